@@ -1,0 +1,44 @@
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"syscall"
+)
+
+// ErrLocked means that another holder has the lock of a FS.Lock.
+var ErrLocked = errors.New("vfs: locked")
+
+// NoSpace tells whether err means that the disk or the quota is full.
+func NoSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// pathError names the operation and the path in err, once.
+func pathError(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if pe, ok := err.(*fs.PathError); ok {
+		err = pe.Err
+	}
+	return &fs.PathError{Op: op, Path: name, Err: err}
+}
+
+// checkName refuses names that are not in the one form FS takes.
+func checkName(op, name string) error {
+	if !fs.ValidPath(name) || strings.IndexByte(name, 0) >= 0 {
+		return &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
+	}
+	return nil
+}
+
+// locked is the refusal of a lock that somebody else has.
+func locked(name, holder string) error {
+	if holder == "" {
+		return pathError("lock", name, ErrLocked)
+	}
+	return pathError("lock", name, fmt.Errorf("%w by %s", ErrLocked, holder))
+}
