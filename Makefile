@@ -44,7 +44,7 @@ fuzz: ## Fuzz every target for FUZZTIME each (default 5s)
 	if [ -z "$$list" ]; then echo 'fuzz: no target found' >&2; exit 1; fi; \
 	while read -r pkg target; do \
 	  echo "fuzz $$pkg $$target"; \
-	  $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$pkg" < /dev/null; \
+	  $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s "$$pkg" < /dev/null; \
 	done <<< "$$list"
 
 house: ## Check the house rules (floors, sizes, names, goroutines)
@@ -60,4 +60,3 @@ generate: ## Write the generated documents (docs/protocol.md, docs/cli.md, docs/
 
 clean: ## Remove build results (never ./data)
 	rm -rf bin
-	$(GO) clean -testcache
