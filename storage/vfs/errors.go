@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 	"syscall"
 )
@@ -21,10 +22,22 @@ func pathError(op, name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if pe, ok := err.(*fs.PathError); ok {
-		err = pe.Err
+	switch e := err.(type) {
+	case *fs.PathError:
+		err = e.Err
+	case *os.LinkError:
+		err = e.Err
 	}
 	return &fs.PathError{Op: op, Path: name, Err: err}
+}
+
+// renameError names both paths of a rename in err.
+func renameError(from, to string, err error) error {
+	if err == nil {
+		return nil
+	}
+	err = pathError("rename", from, err).(*fs.PathError).Err
+	return &fs.PathError{Op: "rename", Path: from + " to " + to, Err: err}
 }
 
 // checkName refuses names that are not in the one form FS takes.
