@@ -40,13 +40,16 @@ func RecordSize(key, value []byte, headers Headers) int {
 
 // Add appends a record; a nil key means none, a nil value a tombstone.
 //
-// Errors: TooLarge (key, headers, record count, frame size), and the batch is unchanged.
+// Errors: TooLarge (key, headers, record count, frame size) and BadFrame (headers that were not
+// made by Headers.Append), and the batch is unchanged.
 func (b *Batch) Add(key, value []byte, headers Headers) error {
 	switch {
 	case len(key) > MaxKey:
 		return &Error{Code: TooLarge, Detail: "key", Actual: uint64(len(key)), Limit: MaxKey, Setting: "key"}
 	case len(headers) > MaxHeaders:
 		return &Error{Code: TooLarge, Detail: "headers", Actual: uint64(len(headers)), Limit: MaxHeaders, Setting: "headers"}
+	case !headers.valid():
+		return &Error{Code: BadFrame, Detail: fmt.Sprintf("%d bytes of headers do not follow the format", len(headers))}
 	case b.count == MaxRecords:
 		return &Error{Code: TooLarge, Detail: "records of one frame", Actual: MaxRecords + 1, Limit: MaxRecords, Setting: "records_per_frame"}
 	case b.Size()+RecordSize(key, value, headers) > MaxDataFrame:
@@ -68,7 +71,9 @@ func (b *Batch) Seal() Frame {
 	if b.count == 0 {
 		panic("protocol: Seal of an empty batch")
 	}
-	return finish(b.buf, 0, b.count)
+	f := finish(b.buf, 0, b.count)
+	b.buf = f[:len(b.buf)] // room for the tail is kept, so the next Seal finds it
+	return f
 }
 
 // finish adds an empty tail to buf (header, key, payload so far), fills in the sizes and seals.
@@ -86,13 +91,21 @@ func finish(buf []byte, keySize int, count uint32) Frame {
 // AppendOpaque appends to dst an opaque frame: a client's own body under a frame key, that
 // takes count offsets.
 //
-// Errors: TooLarge when the frame would exceed MaxDataFrame or the key MaxKey.
+// Errors: TooLarge when the frame would exceed MaxDataFrame, the key MaxKey or count MaxRecords;
+// BadFrame when count is 0 or more than key and body have bytes (1 is always allowed). A reader
+// of the log refuses each of them.
 func AppendOpaque(dst []byte, key, body []byte, count uint32) ([]byte, error) {
 	if len(key) > MaxKey {
 		return dst, &Error{Code: TooLarge, Detail: "key", Actual: uint64(len(key)), Limit: MaxKey, Setting: "key"}
 	}
 	if n := len(key) + len(body) + MinFrame; n > MaxDataFrame {
 		return dst, &Error{Code: TooLarge, Detail: "DATA frame", Actual: uint64(n), Limit: MaxDataFrame, Setting: "data_frame"}
+	}
+	if err := checkCount("opaque frame", count, uint64(len(key)+len(body))); err != nil {
+		return dst, err
+	}
+	if count == 0 {
+		return dst, &Error{Code: BadFrame, Detail: "message frame of 0 records"}
 	}
 	return appendFrame(dst, Prelude{Layout: LayoutOpaque}, key, body, count), nil
 }

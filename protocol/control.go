@@ -86,15 +86,19 @@ func AppendGroupOffsets(dst []byte, list []GroupOffset) []byte {
 	return dst
 }
 
-// DecodeGroupOffsets reads the body of an OFFSET record and calls f for each position.
+// DecodeGroupOffsets reads the body of an OFFSET record and calls f for each position; of a
+// body that does not follow the format for none.
 func DecodeGroupOffsets(body []byte, f func(GroupOffset)) error {
 	c := cursor{b: body}
-	n := c.count(len(body), 14)
-	for range n {
-		g := GroupOffset{Group: c.str(), Offset: c.u64(), Epoch: c.u32()}
-		if !c.bad {
-			f(g)
-		}
+	for range c.count(len(body), 14) {
+		c.take(int(c.u16()) + 12)
 	}
-	return c.done("OFFSET record")
+	if err := c.done("OFFSET record"); err != nil {
+		return err
+	}
+	c = cursor{b: body}
+	for range c.u32() {
+		f(GroupOffset{Group: c.str(), Offset: c.u64(), Epoch: c.u32()})
+	}
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // Code is a wire status. As an error it is its own sentinel: errors.Is(err, UnknownTopic).
@@ -116,7 +117,7 @@ func (c Code) Error() string {
 
 // Error is a refusal: what, how much, against which limit, held by which setting.
 //
-// Bounds: text fields are cut to 1,024 bytes each when encoded. Zero numbers and empty texts
+// Bounds: text fields are cut to at most 1,024 bytes each, at a character, when encoded. Zero numbers and empty texts
 // are unset.
 type Error struct {
 	Code    Code
@@ -165,7 +166,8 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// AsError finds the *Error in err, or wraps err as INTERNAL. nil stays nil.
+// AsError finds the *Error in err, or wraps err as INTERNAL: an OK that travels as an error is
+// a defect too, and must not reach the peer as success. nil stays nil.
 func AsError(err error) *Error {
 	if err == nil {
 		return nil
@@ -175,7 +177,7 @@ func AsError(err error) *Error {
 		return e
 	}
 	var c Code
-	if errors.As(err, &c) {
+	if errors.As(err, &c) && c != OK {
 		return &Error{Code: c, Detail: err.Error()}
 	}
 	return &Error{Code: Internal, Detail: err.Error()}
@@ -183,11 +185,16 @@ func AsError(err error) *Error {
 
 const maxErrorText = 1024
 
+// clip cuts a text to maxErrorText bytes, before the character that the cut would split.
 func clip(s string) string {
-	if len(s) > maxErrorText {
-		return s[:maxErrorText]
+	if len(s) <= maxErrorText {
+		return s
 	}
-	return s
+	n := maxErrorText
+	for n > maxErrorText-utf8.UTFMax && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
 }
 
 // AppendTo appends the payload of a refusal to dst.

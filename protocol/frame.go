@@ -83,7 +83,8 @@ func (f Frame) Opcode() ControlOpcode {
 
 // Body is the payload between prelude and tail: records, the opaque body, or a control record.
 func (f Frame) Body() []byte {
-	payload := f[HeaderSize+int(f.Header().KeySize()) : len(f)-TailSize]
+	end := len(f) - TailSize
+	payload := f[HeaderSize+int(f.Header().KeySize()) : end : end]
 	return payload[preludeSize(payload[1]):]
 }
 
@@ -310,12 +311,28 @@ func CheckFrame(b []byte, maxMessage uint32) (int, error) {
 // checkOpaque bounds an opaque frame: its recordCount may not exceed its bytes, or one small
 // frame could move the offset by four thousand million.
 func checkOpaque(f Frame, maxMessage uint32) error {
-	size := uint64(len(f.Body())) + uint64(f.Header().KeySize())
+	key := uint64(f.Header().KeySize())
+	if key > MaxKey {
+		return &Error{Code: TooLarge, Detail: "key", Actual: key, Limit: MaxKey, Setting: "key"}
+	}
+	size := uint64(len(f.Body())) + key
 	if size > uint64(maxMessage) {
 		return &Error{Code: TooLarge, Detail: "message", Actual: size, Limit: uint64(maxMessage), Setting: "max_message_bytes"}
 	}
-	if n := uint64(f.Header().RecordCount()); n == 0 || n > max(1, size) {
-		return &Error{Code: BadFrame, Detail: fmt.Sprintf("opaque frame of %d bytes claims %d records", size, n)}
+	if f.Header().RecordCount() == 0 {
+		return &Error{Code: BadFrame, Detail: "message frame of 0 records"}
+	}
+	return checkCount("opaque frame", f.Header().RecordCount(), size)
+}
+
+// checkCount bounds the recordCount that a client claims for a body of size bytes that the
+// broker does not look into.
+func checkCount(what string, count uint32, size uint64) error {
+	if count > MaxRecords {
+		return &Error{Code: TooLarge, Detail: "records of one frame", Actual: uint64(count), Limit: MaxRecords, Setting: "records_per_frame"}
+	}
+	if uint64(count) > max(1, size) {
+		return &Error{Code: BadFrame, Detail: fmt.Sprintf("%s of %d bytes claims %d records", what, size, count)}
 	}
 	return nil
 }
@@ -345,6 +362,9 @@ func CheckRun(b []byte, maxMessage uint32) (Run, error) {
 		r.Records += uint64(f.Header().RecordCount())
 		r.Flags |= f[HeaderSize+int(f.Header().KeySize())+1]
 		pos += n
+	}
+	if r.Records > MaxRunRecords {
+		return Run{}, &Error{Code: TooLarge, Detail: "records of one run", Actual: r.Records, Limit: MaxRunRecords, Setting: "records_per_run"}
 	}
 	if r.Frames == 0 {
 		return Run{}, &Error{Code: BadFrame, Detail: "empty run"}

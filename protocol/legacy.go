@@ -37,7 +37,7 @@ type LegacyHello struct {
 // ParseLegacyHello reads the handshake at the start of b and returns its size; 0 when b ends
 // inside it.
 //
-// Bounds: at most 527 bytes. Errors: BadFrame for an unknown kind or an empty string.
+// Bounds: at most 525 bytes. Errors: BadFrame for an unknown kind or an empty string.
 func ParseLegacyHello(b []byte) (h LegacyHello, n int, err error) {
 	if len(b) == 0 {
 		return h, 0, nil
@@ -82,8 +82,8 @@ func (h *LegacyHello) AppendTo(dst []byte) []byte {
 // LegacySize returns the size of the legacy producer frame that starts at b: 0 when b ends
 // inside its header.
 //
-// Bounds: key at most MaxKey, key + payload at most maxMessage. recordCount may not exceed the
-// payload's bytes (0 counts as 1). Errors: BadFrame, TooLarge; framing is lost.
+// Bounds: key at most MaxKey, key + payload at most maxMessage. recordCount may exceed neither
+// the bytes of key and payload (1 is always allowed, 0 counts as 1) nor MaxRecords. Errors: BadFrame, TooLarge; framing is lost.
 func LegacySize(b []byte, maxMessage uint32) (int, error) {
 	if len(b) < HeaderSize {
 		return 0, nil
@@ -97,8 +97,9 @@ func LegacySize(b []byte, maxMessage uint32) (int, error) {
 		return 0, &Error{Code: TooLarge, Detail: "key", Actual: uint64(h.KeySize()), Limit: MaxKey, Setting: "key"}
 	case size > uint64(maxMessage):
 		return 0, &Error{Code: TooLarge, Detail: "message", Actual: size, Limit: uint64(maxMessage), Setting: "max_message_bytes"}
-	case uint64(h.RecordCount()) > max(1, size):
-		return 0, &Error{Code: BadFrame, Detail: fmt.Sprintf("legacy frame of %d bytes claims %d records", size, h.RecordCount())}
+	}
+	if err := checkCount("legacy frame", h.RecordCount(), size); err != nil {
+		return 0, err
 	}
 	return int(h.FrameSize()), nil
 }

@@ -14,7 +14,9 @@ const (
 	MaxDataFrame            = MaxMessageBytes + 1<<17 // bytes; message, key, headers, prelude, tail
 	MaxKey                  = 64<<10 - 2              // bytes; 65535 announces "no key"
 	MaxHeaders              = 64<<10 - 1              // bytes of all headers of a record
+	MaxHeaderName           = 255                     // bytes of one header's name
 	MaxRecords              = 1 << 20                 // records of one frame
+	MaxRunRecords           = 1<<32 - 1               // records of one run
 	MaxRun                  = 4 << 20                 // bytes; a single larger frame may be a run alone
 	MaxDeliver              = 1 << 20                 // bytes; a single larger frame is delivered alone
 	MaxName                 = 200                     // bytes of a topic name
@@ -44,7 +46,9 @@ var Limits = []LimitSpec{
 	{"max_message_bytes", DefaultMessageBytes, "bytes", "default of the topic setting; at most 50 MiB"},
 	{"key", MaxKey, "bytes", "u16 length; 65535 announces a record without key"},
 	{"headers", MaxHeaders, "bytes", "u16 length of all headers of a record"},
+	{"header_name", MaxHeaderName, "bytes", "u8 length of the name"},
 	{"records_per_frame", MaxRecords, "records", "bounds how far one frame moves the offset"},
+	{"records_per_run", MaxRunRecords, "records", "an acknowledgement counts them in a u32; only frames with a codec can reach it"},
 	{"run", MaxRun, "bytes", "a run is appended whole or not at all, so it is buffered whole; one larger frame may stand alone"},
 	{"deliver", MaxDeliver, "bytes", "credit, deadline and fairness are looked at again after so much; one larger frame is delivered alone"},
 	{"name", MaxName, "bytes", "names become directory names"},
@@ -60,7 +64,10 @@ var Limits = []LimitSpec{
 // ValidTopic checks a topic name: 1 to 200 of A–Z a–z 0–9 . _ -, and neither "." nor "..".
 // A leading underscore is for the broker's own topics; ValidClientTopic refuses it too.
 func ValidTopic(name string) error {
-	if name == "" || len(name) > MaxName {
+	if name == "" {
+		return &Error{Code: BadName, Detail: "topic name is empty"}
+	}
+	if len(name) > MaxName {
 		return &Error{Code: BadName, Detail: fmt.Sprintf("topic name has %d bytes", len(name)),
 			Actual: uint64(len(name)), Limit: MaxName, Setting: "name"}
 	}
@@ -92,7 +99,10 @@ func ValidClientTopic(name string) error {
 // ValidGroup checks a group name: 1 to 255 bytes, no control characters. It never becomes part
 // of a path.
 func ValidGroup(name string) error {
-	if name == "" || len(name) > MaxGroup {
+	if name == "" {
+		return &Error{Code: BadName, Detail: "group name is empty"}
+	}
+	if len(name) > MaxGroup {
 		return &Error{Code: BadName, Detail: fmt.Sprintf("group name has %d bytes", len(name)),
 			Actual: uint64(len(name)), Limit: MaxGroup, Setting: "group"}
 	}

@@ -38,9 +38,16 @@ func At(offset uint64) Position { return Position{PositionOffset, offset} }
 // Last is n offsets before the end.
 func Last(n uint64) Position { return Position{PositionLast, n} }
 
-// Since is the first offset appended at t or later.
+// Since is the first offset appended at t or later. Times outside 1970 to 2262 count as the
+// nearest that nanoseconds in an int64 can tell.
 func Since(t time.Time) Position {
-	return Position{PositionTime, uint64(max(0, t.UnixNano()))}
+	switch {
+	case t.Before(time.Unix(0, 0)):
+		return Position{PositionTime, 0}
+	case t.After(time.Unix(0, math.MaxInt64)):
+		return Position{PositionTime, math.MaxInt64}
+	}
+	return Position{PositionTime, uint64(t.UnixNano())}
 }
 
 // String writes the position in the grammar that ParsePosition reads.
@@ -55,7 +62,7 @@ func (p Position) String() string {
 	case PositionLast:
 		return "-" + itoa(p.Value)
 	case PositionTime:
-		if p.Value > math.MaxInt64 {
+		if p.Value > math.MaxInt64 { // past the last year that the clock can tell
 			return "@" + itoa(p.Value) + "ns"
 		}
 		return "@" + time.Unix(0, int64(p.Value)).UTC().Format(time.RFC3339Nano)
@@ -67,8 +74,8 @@ func (p Position) String() string {
 //
 //	start | end | 45678 | -100 (last 100) | -15m (that long before now) | @2026-11-30T10:00Z
 //
-// A time may leave out seconds, or the clock altogether; without a zone it is UTC. Durations
-// take the units ns us ms s m h d.
+// A time may leave out seconds, or the clock altogether; without a zone it is UTC. It may also
+// be given as @1796000000000000000ns, since 1970. Durations take the units ns us ms s m h d.
 //
 // Errors: BadRequest with the grammar.
 func ParsePosition(s string, now time.Time) (Position, error) {
@@ -103,20 +110,28 @@ func ParsePosition(s string, now time.Time) (Position, error) {
 }
 
 func parseTime(s string, bad func(string) (Position, error)) (Position, error) {
+	if digits, ok := strings.CutSuffix(s, "ns"); ok {
+		ns, err := strconv.ParseUint(digits, 10, 64)
+		if err != nil {
+			return bad("not a time")
+		}
+		return Position{PositionTime, ns}, nil
+	}
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02"} {
 		t, err := time.Parse(layout, s)
 		if err != nil {
 			continue
 		}
-		if t.Year() < 1970 || t.Year() > 2261 {
-			return bad("time outside 1970 to 2261")
+		if t.Before(time.Unix(0, 0)) || t.After(time.Unix(0, math.MaxInt64)) {
+			return bad("time outside 1970 to 2262")
 		}
 		return Since(t), nil
 	}
 	return bad("not a time")
 }
 
-// ParseDuration is time.ParseDuration with days: 7d, 1d12h. Negative durations are refused.
+// ParseDuration is time.ParseDuration with days: 7d, 1d12h. Signs are refused, and what does not
+// fit a time.Duration.
 func ParseDuration(s string) (time.Duration, error) {
 	var days time.Duration
 	rest := s
@@ -131,7 +146,7 @@ func ParseDuration(s string) (time.Duration, error) {
 		}
 	}
 	d, err := time.ParseDuration(rest)
-	if err != nil || d < 0 {
+	if err != nil || strings.ContainsAny(rest, "+-") || d > math.MaxInt64-days {
 		return 0, fmt.Errorf("duration %q: use 250ms, 30s, 15m, 12h, 7d", s)
 	}
 	return days + d, nil

@@ -59,7 +59,7 @@ func (h Headers) Next() (name, value []byte, rest Headers, ok bool) {
 	if len(h) < 3+n+v {
 		return nil, nil, nil, false
 	}
-	return h[3 : 3+n], h[3+n : 3+n+v], h[3+n+v:], true
+	return h[3 : 3+n : 3+n], h[3+n : 3+n+v : 3+n+v], h[3+n+v:], true
 }
 
 // Get returns the first value of that name.
@@ -74,12 +74,14 @@ func (h Headers) Get(name string) ([]byte, bool) {
 
 // Append adds a pair.
 //
-// Bounds: name at most 255 bytes, value at most 65,535; the sum at most MaxHeaders. Errors:
-// TooLarge, and h is unchanged.
+// Bounds: name at most MaxHeaderName bytes; all pairs of a record, each with its 3 bytes of
+// lengths, at most MaxHeaders. Errors: TooLarge, and h is unchanged.
 func (h Headers) Append(name string, value []byte) (Headers, error) {
-	if len(name) > 0xFF || len(value) > 0xFFFF || len(h)+3+len(name)+len(value) > MaxHeaders {
-		return h, &Error{Code: TooLarge, Detail: fmt.Sprintf("header of %d + %d bytes", len(name), len(value)),
-			Actual: uint64(len(h) + 3 + len(name) + len(value)), Limit: MaxHeaders, Setting: "headers"}
+	if len(name) > MaxHeaderName {
+		return h, &Error{Code: TooLarge, Detail: "header name", Actual: uint64(len(name)), Limit: MaxHeaderName, Setting: "header_name"}
+	}
+	if n := len(h) + 3 + len(name) + len(value); n > MaxHeaders {
+		return h, &Error{Code: TooLarge, Detail: "headers", Actual: uint64(n), Limit: MaxHeaders, Setting: "headers"}
 	}
 	h = append(h, uint8(len(name)))
 	h = binary.BigEndian.AppendUint16(h, uint16(len(value)))
@@ -116,7 +118,7 @@ func appendRecord(dst, key, value []byte, headers Headers) []byte {
 }
 
 // splitRecord reads the lengths of the plain record at the start of b; ok is false when they
-// do not fit b.
+// do not fit b. They are summed in 64 bits: valueLen alone may exceed an int.
 func splitRecord(b []byte) (keyLen, headersLen, valueLen, size int, ok bool) {
 	if len(b) < recordPrefix {
 		return 0, 0, 0, 0, false
@@ -124,15 +126,17 @@ func splitRecord(b []byte) (keyLen, headersLen, valueLen, size int, ok bool) {
 	k := binary.BigEndian.Uint16(b)
 	h := binary.BigEndian.Uint16(b[2:])
 	v := binary.BigEndian.Uint32(b[4:])
-	keyLen, valueLen, headersLen = int(k), int(v), int(h)
 	if k == noKey {
-		keyLen = 0
+		k = 0
 	}
 	if v == tombstone {
-		valueLen = 0
+		v = 0
 	}
-	size = recordPrefix + keyLen + headersLen + valueLen
-	return keyLen, headersLen, valueLen, size, size <= len(b)
+	if recordPrefix+uint64(k)+uint64(h)+uint64(v) > uint64(len(b)) {
+		return 0, 0, 0, 0, false
+	}
+	keyLen, headersLen, valueLen = int(k), int(h), int(v)
+	return keyLen, headersLen, valueLen, recordPrefix + keyLen + headersLen + valueLen, true
 }
 
 // checkRecords walks the records of a plain body and compares their number with the header's.
@@ -142,7 +146,7 @@ func checkRecords(b []byte, count, maxMessage uint32) error {
 		if !ok {
 			return &Error{Code: BadFrame, Detail: fmt.Sprintf("recordCount %d but the bytes end in record %d", count, i)}
 		}
-		if size-recordPrefix > int(maxMessage) {
+		if uint64(size-recordPrefix) > uint64(maxMessage) {
 			return &Error{Code: TooLarge, Detail: fmt.Sprintf("message %d of the frame", i),
 				Actual: uint64(size - recordPrefix), Limit: uint64(maxMessage), Setting: "max_message_bytes"}
 		}
@@ -172,6 +176,7 @@ type RecordIter struct {
 	left   uint32
 	layout Layout
 	count  uint32
+	least  uint32 // of a sparse frame: the least relOffset that the next record may have
 	key    []byte
 	bad    bool
 }
@@ -194,6 +199,7 @@ func Records(f Frame) RecordIter {
 // Next moves to the next record; false at the end.
 func (it *RecordIter) Next() bool {
 	if it.left == 0 || it.bad {
+		it.bad = it.bad || it.layout == LayoutPlain && len(it.b) != 0
 		return false
 	}
 	r := &it.Record
@@ -209,12 +215,10 @@ func (it *RecordIter) Next() bool {
 			it.left = 0
 			return false
 		}
-		if len(it.b) < 4 {
+		if !it.sparseOffset() {
 			it.bad = true
 			return false
 		}
-		r.Offset = it.base + uint64(binary.BigEndian.Uint32(it.b))
-		it.b = it.b[4:]
 	default:
 		it.bad = true
 		return false
@@ -239,6 +243,22 @@ func (it *RecordIter) Next() bool {
 	if binary.BigEndian.Uint32(b[4:]) != tombstone {
 		r.Value = b[at : at+valueLen : at+valueLen]
 	}
+	return true
+}
+
+// sparseOffset reads the relOffset in front of a sparse record. They ascend and stay below the
+// frame's span, or the frame would claim offsets of its neighbours.
+func (it *RecordIter) sparseOffset() bool {
+	if len(it.b) < 4 {
+		return false
+	}
+	rel := binary.BigEndian.Uint32(it.b)
+	if rel < it.least || rel >= it.count {
+		return false
+	}
+	it.Record.Offset = it.base + uint64(rel)
+	it.least = rel + 1
+	it.b = it.b[4:]
 	return true
 }
 
