@@ -12,6 +12,9 @@ import (
 // ErrLocked means that another holder has the lock of a FS.Lock.
 var ErrLocked = errors.New("vfs: locked")
 
+// maxHolder is the most bytes of a lock file that are written or read.
+const maxHolder = 256
+
 // NoSpace tells whether err means that the disk or the quota is full.
 func NoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
@@ -54,4 +57,15 @@ func locked(name, holder string) error {
 		return pathError("lock", name, ErrLocked)
 	}
 	return pathError("lock", name, fmt.Errorf("%w by %s", ErrLocked, holder))
+}
+
+// both returns the errors there are of two.
+func both(a, b error) error {
+	if a != nil && b != nil {
+		return errors.Join(a, b)
+	}
+	if a == nil {
+		return b
+	}
+	return a
 }

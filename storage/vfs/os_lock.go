@@ -11,9 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxHolder is the most bytes of a lock file that are written or read.
-const maxHolder = 256
-
 // osLock holds a lock of flock(2), which the kernel ties to the open file: it
 // ends with the process, and a second open of this process counts as another.
 type osLock struct {

@@ -82,7 +82,8 @@ type FS interface {
 	// Lock takes the exclusive lock on the file name, made if it is missing,
 	// and writes holder into it. It never waits. Close of the result gives the
 	// lock up, and so does the end of the process however it comes; the file
-	// stays. *Errors*: ErrLocked, with what the present holder wrote.
+	// stays. *Bounds*: holder has at most 256 bytes. *Errors*: ErrLocked, with
+	// what the present holder wrote.
 	Lock(name, holder string) (io.Closer, error)
 
 	// Sub returns the tree below a directory that exists. It is an FS of its

@@ -55,8 +55,15 @@ func exists(t *testing.T, fsys FS, name string) bool {
 func TestConformance(t *testing.T) {
 	kinds := map[string]func(t *testing.T) FS{
 		"OS":    func(t *testing.T) FS { fsys, _ := openOS(t); return fsys },
-
-
+		"Mem":   func(t *testing.T) FS { return NewMem() },
+		"Fault": func(t *testing.T) FS { return Fault(NewMem(), func(Op) error { return nil }) },
+		"Sub": func(t *testing.T) FS {
+			m := NewMem()
+			require.NoError(t, m.MkdirAll("x/y"))
+			sub, err := m.Sub("x/y")
+			require.NoError(t, err)
+			return sub
+		},
 	}
 	cases := map[string]func(t *testing.T, fsys FS){
 		"CreateIsExclusive":        testCreateIsExclusive,
