@@ -397,7 +397,7 @@ func checkDocs(tree []*source) []string {
 			continue
 		}
 		for _, decl := range s.file.Decls {
-			for _, name := range undocumented(decl) {
+			for _, name := range undocumented(s, decl) {
 				findings = append(findings, fmt.Sprintf("%s: exported %s has no doc comment", s.at(name.Pos()), name.Name))
 			}
 		}
@@ -406,8 +406,8 @@ func checkDocs(tree []*source) []string {
 }
 
 // undocumented lists the exported names of a declaration without a comment of
-// their own, behind them, or above their group.
-func undocumented(decl ast.Decl) []*ast.Ident {
+// their own, behind them, or above their group or block of lines.
+func undocumented(s *source, decl ast.Decl) []*ast.Ident {
 	switch d := decl.(type) {
 	case *ast.FuncDecl:
 		method := d.Recv != nil
@@ -416,20 +416,31 @@ func undocumented(decl ast.Decl) []*ast.Ident {
 			return []*ast.Ident{d.Name}
 		}
 	case *ast.GenDecl:
-		var found []*ast.Ident
-		for _, spec := range d.Specs {
-			switch spec := spec.(type) {
-			case *ast.TypeSpec:
-				if spec.Name.IsExported() && d.Doc == nil && spec.Doc == nil && spec.Comment == nil {
-					found = append(found, spec.Name)
-				}
-			case *ast.ValueSpec:
-				if i := slices.IndexFunc(spec.Names, (*ast.Ident).IsExported); i >= 0 && d.Doc == nil && spec.Doc == nil && spec.Comment == nil {
-					found = append(found, spec.Names[i])
-				}
-			}
+		if d.Doc == nil {
+			return undocumentedSpecs(s, d.Specs)
 		}
-		return found
 	}
 	return nil
+}
+
+func undocumentedSpecs(s *source, specs []ast.Spec) []*ast.Ident {
+	var found []*ast.Ident
+	covered := 0 // last line of a block that begins with a comment
+	for _, spec := range specs {
+		var names []*ast.Ident
+		documented := false
+		switch spec := spec.(type) {
+		case *ast.TypeSpec:
+			names, documented = []*ast.Ident{spec.Name}, spec.Doc != nil || spec.Comment != nil
+		case *ast.ValueSpec:
+			names, documented = spec.Names, spec.Comment != nil
+			if spec.Doc != nil || s.line(spec.Pos()) == covered+1 && covered > 0 {
+				covered, documented = s.line(spec.End()), true
+			}
+		}
+		if i := slices.IndexFunc(names, (*ast.Ident).IsExported); i >= 0 && !documented {
+			found = append(found, names[i])
+		}
+	}
+	return found
 }

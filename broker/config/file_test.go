@@ -54,7 +54,7 @@ func TestFileTakesWindowsLinesAndByteOrderMark(t *testing.T) {
 // when written again.
 func FuzzFile(f *testing.F) {
 	f.Add([]byte("storage.data_dir = /x # y\nlog.level = \"info\"\n"))
-	f.Add([]byte(Example()))
+	f.Add([]byte("topic.retention = 7d\n#topic.retention_bytes = 0\nauto_create = logs.*,a # b"))
 	f.Add([]byte("[a]\r\n= \n\"\nx = \"\\x00\"\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var problems Problems

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -47,6 +48,34 @@ type Key struct {
 // Env returns the name of the key's environment variable.
 func (k *Key) Env() string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(k.Name, ".", "_"))
+}
+
+// Bounds returns what values the key takes besides those that its kind says:
+// "1 to 256 syncs", "exit, readonly", or empty.
+func (k *Key) Bounds() string {
+	switch {
+	case k.Kind == KindChoice:
+		return strings.Join(k.Choices, ", ")
+	case k.Kind == KindLevel:
+		return strings.Join(levelNames(), ", ")
+	case k.Max == 0:
+		return ""
+	}
+	show := func(n int64) string { return fmt.Sprint(n) }
+	unit := ""
+	switch k.Kind {
+	case KindSize:
+		show = FormatSize
+	case KindDuration:
+		show = formatNanoseconds
+	default:
+		unit = " " + k.Unit
+	}
+	text := show(k.Min) + " to " + show(k.Max) + unit
+	if k.Zero != "" {
+		text += "; 0 = " + k.Zero
+	}
+	return text
 }
 
 const (

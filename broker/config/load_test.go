@@ -165,23 +165,6 @@ func TestTextOfEveryValueIsReadBackTheSame(t *testing.T) {
 	require.Equal(t, 10_000, again.Limits.Connections)
 }
 
-func TestExampleIsTheDefaultsOnceUncommented(t *testing.T) {
-	_, err := Load(Sources{File: "example", Text: []byte(Example())})
-	require.NoError(t, err)
-	lines := strings.Split(Example(), "\n")
-	for i, line := range lines {
-		if strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "# ") {
-			lines[i] = line[1:]
-		}
-	}
-	c, err := Load(Sources{File: "example", Text: []byte(strings.Join(lines, "\n"))})
-	require.NoError(t, err)
-	for _, k := range Keys() {
-		require.Equal(t, SourceFile, c.Origin(k.Name).Source, k.Name)
-		require.Equal(t, Default().Text(k.Name), c.Text(k.Name))
-	}
-}
-
 func TestLookupKnowsOnlyKeys(t *testing.T) {
 	k, ok := Lookup("topic.segment_bytes")
 	require.True(t, ok)

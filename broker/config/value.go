@@ -143,15 +143,24 @@ func oneOf(text string, choices []string) error {
 	return fmt.Errorf("not one of %s", strings.Join(choices, ", "))
 }
 
+// The levels that a topic's floor can be.
+var levels = [...]protocol.Level{protocol.LevelNone, protocol.LevelWritten, protocol.LevelDurable, protocol.LevelQuorum}
+
+func levelNames() []string {
+	var names []string
+	for _, l := range levels {
+		names = append(names, l.String())
+	}
+	return names
+}
+
 func parseLevel(text string) (protocol.Level, error) {
-	names := make([]string, 0, 4)
-	for _, l := range []protocol.Level{protocol.LevelNone, protocol.LevelWritten, protocol.LevelDurable, protocol.LevelQuorum} {
+	for _, l := range levels {
 		if l.String() == text {
 			return l, nil
 		}
-		names = append(names, l.String())
 	}
-	return 0, oneOf(text, names)
+	return 0, oneOf(text, levelNames())
 }
 
 // checkAddress accepts host:port, :port and [v6]:port, with a numeric port.

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// parseInterspersed reads flags wherever they stand between the positional
+// arguments, which it returns; what follows "--" is positional.
+func parseInterspersed(fs *flag.FlagSet, args []string) (positional []string, err error) {
+	var tail []string
+	if i := slices.Index(args, "--"); i >= 0 {
+		args, tail = args[:i], args[i+1:]
+	}
+	for {
+		if err := fs.Parse(args); err != nil {
+			return nil, flagError(fs, err)
+		}
+		if fs.NArg() == 0 {
+			return append(positional, tail...), nil
+		}
+		positional, args = append(positional, fs.Arg(0)), fs.Args()[1:]
+	}
+}
+
+// flagError adds what was probably meant to the error of an unknown flag.
+func flagError(fs *flag.FlagSet, err error) error {
+	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
+	if errors.Is(err, flag.ErrHelp) || !unknown {
+		return err
+	}
+	var names []string
+	fs.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
+	return fmt.Errorf("unknown flag %s%s", dashed(name), suggestion(name, names, "--"))
+}
+
+// dashed writes a flag as people do: -n, --count.
+func dashed(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
+}
+
+func isHelpFlag(arg string) bool {
+	return slices.Contains([]string{"-h", "--h", "-help", "--help"}, arg)
+}
+
+func asksHelp(args []string) bool { return slices.ContainsFunc(args, isHelpFlag) }
+
+func isBoolFlag(f *flag.Flag) bool {
+	b, ok := f.Value.(interface{ IsBoolFlag() bool })
+	return ok && b.IsBoolFlag()
+}
+
+// alias gives an existing flag a second name.
+func alias(fs *flag.FlagSet, name, of string) {
+	f := fs.Lookup(of)
+	fs.Var(f.Value, name, f.Usage)
+	fs.Lookup(name).DefValue = f.DefValue
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+var helpCommand = command{
+	name:    "help",
+	args:    "[COMMAND]",
+	maxArgs: 2,
+	summary: "List the commands, or explain one",
+	setup: func(*flag.FlagSet) runFunc {
+		return func(_ context.Context, c *call) error {
+			name := strings.Join(c.args, " ")
+			if cmd, ok := c.lookup(name); ok {
+				return c.printHelp(cmd)
+			}
+			if name != "" && c.group(name) == nil {
+				return usagef("unknown command %q%s", name, suggestion(c.args[0], c.firstWords(), ""))
+			}
+			return c.listCommands(name)
+		}
+	},
+}
+
+// listCommands prints the commands of a group; "" for all.
+func (c *call) listCommands(group string) error {
+	if group == "" && c.output.String() == string(outputText) {
+		fmt.Fprintf(c.stdout, "millrace is a message broker, its command line and its bench.\n\nusage: millrace COMMAND [flags] [arguments]\n\n")
+	}
+	out := c.rows("command", "summary")
+	for _, cmd := range c.commands {
+		first, _, grouped := strings.Cut(cmd.name, " ")
+		if !cmd.hidden && (group == "" || grouped && first == group) {
+			out.add(cmd.name, cmd.summary)
+		}
+	}
+	if err := out.flush(); err != nil {
+		return err
+	}
+	c.notice("\nmillrace help COMMAND explains one.")
+	return nil
+}
+
+// flagFacts is one flag with all its names.
+type flagFacts struct {
+	Names    []string `json:"names"` // with dashes, shortest first
+	Argument string   `json:"argument,omitempty"`
+	Default  string   `json:"default,omitempty"`
+	Usage    string   `json:"usage"`
+}
+
+// names returns "-a, --addr HOST:PORT".
+func (f flagFacts) names() string {
+	text := strings.Join(f.Names, ", ")
+	if f.Argument != "" {
+		text += " " + f.Argument
+	}
+	return text
+}
+
+// explanation returns the usage with the default behind it.
+func (f flagFacts) explanation() string {
+	if f.Default == "" || f.Default == "false" || strings.Contains(f.Usage, "(default") {
+		return f.Usage
+	}
+	return f.Usage + " (default " + f.Default + ")"
+}
+
+// commandFacts is a command as help and the documents show it.
+type commandFacts struct {
+	Command  string      `json:"command"`
+	Usage    string      `json:"usage"`
+	Summary  string      `json:"summary"`
+	Help     string      `json:"help,omitempty"`
+	Flags    []flagFacts `json:"flags"`
+	Settings bool        `json:"settings"` // every configuration key is a flag, too
+}
+
+func factsOf(cmd command) commandFacts {
+	fs := newFlagSet(cmd.name)
+	cmd.setup(fs)
+	flags, settings := flagFactsOf(fs)
+	usage := strings.TrimRight("millrace "+cmd.name+" [flags] "+cmd.args, " ")
+	return commandFacts{Command: cmd.name, Usage: usage, Summary: cmd.summary, Help: cmd.help, Flags: flags, Settings: settings}
+}
+
+// flagFactsOf lists the flags of a set, names of one value together. Flags
+// named like a configuration key are left out; settings says whether there are any.
+func flagFactsOf(fs *flag.FlagSet) (facts []flagFacts, settings bool) {
+	facts = []flagFacts{}
+	index := make(map[flag.Value]int)
+	fs.VisitAll(func(f *flag.Flag) {
+		if strings.Contains(f.Name, ".") {
+			settings = true
+			return
+		}
+		i, seen := index[f.Value]
+		if !seen {
+			i = len(facts)
+			index[f.Value] = i
+			argument, usage := flag.UnquoteUsage(f)
+			if setting, ok := f.Value.(*settingFlag); ok {
+				argument = setting.argument
+			}
+			facts = append(facts, flagFacts{Argument: argument, Default: f.DefValue, Usage: usage})
+		}
+		facts[i].Names = append(facts[i].Names, dashed(f.Name))
+	})
+	for _, f := range facts {
+		slices.SortFunc(f.Names, func(a, b string) int { return len(a) - len(b) })
+	}
+	return facts, settings
+}
+
+// globalFacts lists the flags that every command takes, with their plain defaults.
+func globalFacts() []flagFacts {
+	fs := newFlagSet("")
+	(&call{}).globals(fs)
+	facts, _ := flagFactsOf(fs)
+	return facts
+}
+
+// printHelp explains one command.
+func (c *call) printHelp(cmd command) error {
+	facts := factsOf(cmd)
+	return c.object(facts, func(w io.Writer) {
+		fmt.Fprintf(w, "%s\n\nusage: %s\n", facts.Summary+".", facts.Usage)
+		if facts.Help != "" {
+			fmt.Fprintln(w)
+			for paragraph := range strings.SplitSeq(facts.Help, "\n") {
+				fmt.Fprintln(w, strings.Join(wrap(paragraph, 96), "\n"))
+			}
+		}
+		printFlags(w, "flags", facts.Flags)
+		if facts.Settings {
+			fmt.Fprint(w, "\nEvery configuration key is a flag, too: --storage.data_dir DIR (millrace config show lists the keys).\n")
+		}
+		printFlags(w, "flags of every command", globalFacts())
+	})
+}
+
+func printFlags(w io.Writer, title string, flags []flagFacts) {
+	if len(flags) == 0 {
+		return
+	}
+	table := newTextTable()
+	for _, f := range flags {
+		table.add([]string{"  " + f.names(), f.explanation()})
+	}
+	fmt.Fprintf(w, "\n%s:\n%s", title, table)
+}
