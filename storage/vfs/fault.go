@@ -12,34 +12,34 @@ import (
 type OpKind uint8
 
 const (
-	OpOpen OpKind = iota // Open
-	OpOpenWrite
-	OpCreate
-	OpMkdirAll
-	OpRename
-	OpRemove
-	OpRemoveAll
-	OpReadDir
-	OpStat
-	OpSyncDir
-	OpSyncAll
-	OpSpace
-	OpLock
-	OpUnlock // Close of a lock
-	OpSub
-	OpCloseFS // FS.Close
-	OpRead    // ReadAt
-	OpWrite   // WriteAt
-	OpWritev  // WritevAt
-	OpSync
-	OpTruncate
-	OpSize
-	OpAllocate
-	OpStartWriteback
-	OpDropCache
-	OpReadAhead
-	OpMap
-	OpClose // File.Close
+	OpOpen           OpKind = iota // FS.Open
+	OpOpenWrite                    // FS.OpenWrite
+	OpCreate                       // FS.Create
+	OpMkdirAll                     // FS.MkdirAll
+	OpRename                       // FS.Rename
+	OpRemove                       // FS.Remove
+	OpRemoveAll                    // FS.RemoveAll
+	OpReadDir                      // FS.ReadDir
+	OpStat                         // FS.Stat
+	OpSyncDir                      // FS.SyncDir
+	OpSyncAll                      // FS.SyncAll
+	OpSpace                        // FS.Space
+	OpLock                         // FS.Lock
+	OpUnlock                       // Close of a lock
+	OpSub                          // FS.Sub
+	OpCloseFS                      // FS.Close
+	OpRead                         // File.ReadAt
+	OpWrite                        // File.WriteAt
+	OpWritev                       // File.WritevAt
+	OpSync                         // File.Sync
+	OpTruncate                     // File.Truncate
+	OpSize                         // File.Size
+	OpAllocate                     // File.Allocate
+	OpStartWriteback               // File.StartWriteback
+	OpDropCache                    // File.DropCache
+	OpReadAhead                    // File.ReadAhead
+	OpMap                          // File.Map
+	OpClose                        // File.Close
 )
 
 var opNames = [...]string{

@@ -41,9 +41,8 @@ import (
 //
 // Not covered: intermediate versions of a sector written more than once between
 // two syncs; bytes that are neither the old nor the new ones; decay of synced
-// sectors; a drive that lies about a sync; a lost sync of mapped memory;
-// file systems that make a rename durable without what was written to the file
-// only in part (each is chosen independently instead, which includes it).
+// sectors; a drive that lies about a sync; a failed sync of mapped memory, which
+// the next one makes good.
 //
 // CrashClean returns what the end of the process alone leaves: everything
 // written, with what was synced and what not as it was.
@@ -52,7 +51,9 @@ import (
 // Systems Are Not Created Equal", OSDI 2014) and of the strict MemFS of Pebble.
 //
 // *Ownership*: safe for concurrent use. Trees from Sub share the disk of the
-// Mem. Handles and mappings stay with the Mem they come from.
+// Mem; Sub(".") is the whole tree again, with a Close of its own. Crash and
+// CrashClean work after Close. Handles and mappings stay with the Mem they come
+// from.
 type Mem struct{ memTree }
 
 // NewMem returns an empty tree.
@@ -258,19 +259,14 @@ func (t *memTree) rename(from, to string) error {
 	switch {
 	case n == nil:
 		return fs.ErrNotExist
+	case old != nil && old.dir:
+		return fs.ErrExist
 	case n == old:
 		return nil
 	case n.dir && strings.HasPrefix(to, from+"/"):
 		return fs.ErrInvalid
-	case old != nil && old.dir && !n.dir:
-		return fs.ErrExist
-	case old != nil && n.dir && !old.dir:
+	case old != nil && n.dir:
 		return syscall.ENOTDIR
-	case old != nil && len(old.names) > 0:
-		return syscall.ENOTEMPTY
-	}
-	if old != nil {
-		old.removed = true
 	}
 	t.disk.move(fromDir, fromLast, toDir, toLast)
 	return nil

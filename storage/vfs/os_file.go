@@ -4,13 +4,18 @@ package vfs
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"sync"
 	"syscall"
 
 	"github.com/edsrzf/mmap-go"
+	"golang.org/x/sys/unix"
 )
+
+// maxWrite is the most bytes of one write call; some systems refuse 2 GiB.
+const maxWrite = 1 << 30
 
 // osFile is a file of the real disk.
 type osFile struct {
@@ -69,7 +74,27 @@ func (f *osFile) WriteAt(p []byte, pos int64) (int, error) {
 		return 0, err
 	}
 	defer f.mu.RUnlock()
-	return f.f.WriteAt(p, pos)
+	n, err := f.write(p, pos)
+	return n, f.err("write", err)
+}
+
+// write writes all of p. os.File.WriteAt does not count what a write did before
+// it failed. The caller holds f.mu.
+func (f *osFile) write(p []byte, pos int64) (int, error) {
+	total := 0
+	for total < len(p) {
+		n, err := unix.Pwrite(f.fd, p[total:min(len(p), total+maxWrite)], pos+int64(total))
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return total, err
+		case n == 0:
+			return total, io.ErrShortWrite
+		default:
+			total += n
+		}
+	}
+	return total, nil
 }
 
 func (f *osFile) WritevAt(bufs [][]byte, pos int64) (int, error) {
@@ -136,7 +161,7 @@ func (f *osFile) zeroTo(size int64) error {
 	}
 	zeros := make([]byte, max(0, min(size-end, 256<<10)))
 	for end < size {
-		n, err := f.f.WriteAt(zeros[:min(size-end, int64(len(zeros)))], end)
+		n, err := f.write(zeros[:min(size-end, int64(len(zeros)))], end)
 		if err != nil {
 			return err
 		}

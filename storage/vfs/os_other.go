@@ -13,7 +13,7 @@ import (
 func (f *osFile) writev(bufs [][]byte, pos int64) (int, error) {
 	total := 0
 	for _, b := range bufs {
-		n, err := f.f.WriteAt(b, pos+int64(total))
+		n, err := f.write(b, pos+int64(total))
 		total += n
 		if err != nil {
 			return total, err

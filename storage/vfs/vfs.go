@@ -49,8 +49,8 @@ type FS interface {
 	// that exists already is no error.
 	MkdirAll(name string) error
 
-	// Rename gives from the name to and replaces the file that had it.
-	// *Durability*: after a power cut before SyncDir, to is the old or the new
+	// Rename gives from the name to and replaces the file that had it. A
+	// directory is not replaced: fs.ErrExist. *Durability*: after a power cut before SyncDir, to is the old or the new
 	// file, whole.
 	Rename(from, to string) error
 
