@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
-	"golang.org/x/sys/unix"
 )
 
 // Sizes of the files a run keeps or makes, bytes. A new file is as large as freshRate
@@ -117,8 +116,8 @@ func (c *ceiling) synced(f *os.File, slice time.Duration, size int64) (work, err
 			return w, err
 		}
 		from := time.Now()
-		if err := unix.Fdatasync(int(f.Fd())); err != nil {
-			return w, os.NewSyscallError("fdatasync", err)
+		if err := datasync(f); err != nil {
+			return w, err
 		}
 		w.latency.Record(int64(time.Since(from)))
 		w.ops++

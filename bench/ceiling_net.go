@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -107,46 +104,12 @@ func (c *ceiling) readWrite(slice time.Duration) (work, error) {
 }
 
 func (c *ceiling) sendfile(slice time.Duration) (work, error) {
-	s := fileSender{fd: int(c.source.Fd())}
+	s := fileSender{file: c.source}
 	return pump(slice, func(to *net.TCPConn) (int64, error) {
 		n, err := s.send(to, serveChunk)
 		s.pos %= sourceSize
 		return n, err
 	})
-}
-
-// fileSender sends ranges of a file with sendfile(2) at an explicit position, which
-// leaves the file's own position alone.
-type fileSender struct {
-	fd  int
-	pos int64
-}
-
-func (s *fileSender) send(to *net.TCPConn, size int64) (sent int64, err error) {
-	raw, err := to.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var failed error
-	err = raw.Write(func(fd uintptr) bool {
-		for sent < size {
-			n, err := unix.Sendfile(int(fd), s.fd, &s.pos, int(size-sent))
-			sent += int64(max(n, 0))
-			switch {
-			case errors.Is(err, unix.EAGAIN):
-				return false
-			case errors.Is(err, unix.EINTR):
-			case err != nil:
-				failed = os.NewSyscallError("sendfile", err)
-				return true
-			case n == 0:
-				failed = io.ErrUnexpectedEOF
-				return true
-			}
-		}
-		return true
-	})
-	return sent, errors.Join(failed, err)
 }
 
 // pingPong times round trips of one small message to a goroutine that sends it back.

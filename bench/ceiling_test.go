@@ -83,7 +83,7 @@ func TestFileSenderSendsTheRangeAsked(t *testing.T) {
 		b, _ := io.ReadAll(from)
 		got <- b
 	}()
-	s := fileSender{fd: int(f.Fd()), pos: 5}
+	s := fileSender{file: f, pos: 5}
 	n, err := s.send(to, int64(len(content)-10))
 	require.NoError(t, err)
 	require.Equal(t, int64(len(content)-10), n)
