@@ -1,0 +1,239 @@
+package storage
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/millrace-mq/millrace/protocol"
+	"github.com/millrace-mq/millrace/storage/vfs"
+)
+
+const scanBytes = 1 << 20 // bytes read at a time
+
+// window is a stretch of a file in memory that moves forward.
+type window struct {
+	file vfs.File
+	size int64 // of the file
+	at   int64 // file position of buf[0]
+	buf  []byte
+}
+
+// bytes returns n bytes from pos, fewer at the end of the file. They are valid until the next
+// call.
+func (w *window) bytes(pos int64, n int) ([]byte, error) {
+	n = int(min(int64(n), w.size-pos))
+	if n <= 0 {
+		return nil, nil
+	}
+	if pos >= w.at && pos+int64(n) <= w.at+int64(len(w.buf)) {
+		return w.buf[pos-w.at:][:n], nil
+	}
+	want := int(min(int64(max(n, scanBytes)), w.size-pos))
+	if cap(w.buf) < want {
+		w.buf = make([]byte, 0, want)
+	}
+	w.buf = w.buf[:want]
+	w.at = pos
+	m, err := w.file.ReadAt(w.buf, pos)
+	if err != nil && !(errors.Is(err, io.EOF) && m >= n) {
+		w.buf = w.buf[:0]
+		return nil, err
+	}
+	w.buf = w.buf[:m]
+	return w.buf[:n], nil
+}
+
+// rest returns what the window holds from pos on, reading if that is nothing.
+func (w *window) rest(pos int64) ([]byte, error) {
+	if pos >= w.at && pos < w.at+int64(len(w.buf)) {
+		return w.buf[pos-w.at:], nil
+	}
+	return w.bytes(pos, scanBytes)
+}
+
+// scan walks the frames of one segment with full checks.
+//
+// Where a frame should begin and none does, the rest of the file is searched for the next frame
+// whose check holds and which can follow: its index, offset, term and time do not go back, and it
+// is not further ahead than the bytes between could have held. That frame shows that the bad
+// spot is a hole, and its settledLag shows up to where the log was known settled; so do all
+// frames before.
+type scan struct {
+	w      window
+	pos    int64 // of the next frame
+	last   mark  // behind the last good frame
+	term   uint32
+	first  uint64 // append time of the first frame
+	frames int64
+
+	settled uint64 // highest index that any frame testifies to
+	holes   []hole
+	entries func(entry, bool) error // told of every frame: where, and whether it is a control record
+}
+
+// hole is a stretch without good frames that has one behind it, or reaches to the end of the file.
+type hole struct {
+	pos, end int64
+	before   End // of the last good frame in front
+	why      error
+	tail     bool // nothing good lies behind
+}
+
+func newScan(f vfs.File, size int64, base, firstIndex uint64) *scan {
+	return &scan{w: window{file: f, size: size}, last: mark{End: End{base, firstIndex - 1}}}
+}
+
+// run walks the file. It ends without a hole when zeros follow the last frame up to the end of the file.
+func (s *scan) run() error {
+	for s.pos < s.w.size {
+		f, why, err := s.frameAt(s.pos)
+		if err != nil {
+			return err
+		}
+		if f != nil {
+			why = s.follows(f, false)
+		}
+		if why == nil {
+			if err := s.take(f); err != nil {
+				return err
+			}
+			continue
+		}
+		more, err := s.skipHole(why)
+		if err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+// frameAt returns the frame at pos if its bytes are whole and its check holds, else why not.
+func (s *scan) frameAt(pos int64) (f protocol.Frame, why, err error) {
+	b, err := s.w.bytes(pos, protocol.HeaderSize)
+	if err != nil {
+		return nil, nil, err
+	}
+	n, why := protocol.SizeStored(b, protocol.MaxDataFrame)
+	if why == nil && (n == 0 || int64(n) > s.w.size-pos) {
+		why = fmt.Errorf("frame of %d bytes, the file has %d more", n, s.w.size-pos)
+	}
+	if why != nil {
+		return nil, why, nil
+	}
+	if b, err = s.w.bytes(pos, n); err != nil {
+		return nil, nil, err
+	}
+	if _, why = protocol.CheckStored(b, protocol.MaxDataFrame); why != nil {
+		return nil, why, nil
+	}
+	return protocol.Frame(b), nil, nil
+}
+
+// follows tells why f cannot come after the last good frame: directly, or across a hole.
+func (s *scan) follows(f protocol.Frame, hole bool) error {
+	index, offset, ts, term := f.Index(), f.Header().Offset(), f.Header().Timestamp(), f.Term()
+	switch {
+	case !hole && (index != s.last.Index+1 || offset != s.last.Offset):
+		return fmt.Errorf("%v where index %d, offset %d should follow", f, s.last.Index+1, s.last.Offset)
+	case index <= s.last.Index || offset < s.last.Offset:
+		return fmt.Errorf("%v goes back behind index %d, offset %d", f, s.last.Index, s.last.Offset)
+	case term < s.term:
+		return fmt.Errorf("%v after term %d", f, s.term)
+	case ts < s.last.ts:
+		return fmt.Errorf("%v was appended before its predecessor", f)
+	}
+	return nil
+}
+
+// take accepts the frame at pos.
+func (s *scan) take(f protocol.Frame) error {
+	if s.frames == 0 {
+		s.first = f.Header().Timestamp()
+	}
+	if s.entries != nil {
+		e := entry{offset: f.Header().Offset(), index: f.Index(), pos: s.pos, ts: f.Header().Timestamp()}
+		if err := s.entries(e, f.Header().RecordCount() == 0); err != nil {
+			return err
+		}
+	}
+	_, end := f.Span()
+	s.pos += int64(len(f))
+	s.last = mark{End: End{end, f.Index()}, pos: s.pos, ts: f.Header().Timestamp()}
+	s.term = f.Term()
+	s.settled = max(s.settled, f.Settled())
+	s.frames++
+	return nil
+}
+
+// skipHole notes the bad spot at pos and moves to the next frame that can follow. more is
+// false when there is none.
+func (s *scan) skipHole(why error) (more bool, err error) {
+	next, data, err := s.resync(s.pos)
+	if err != nil {
+		return false, err
+	}
+	if next < 0 {
+		if data < 0 { // only zeros: the prepared space behind the last frame
+			return false, nil
+		}
+		s.holes = append(s.holes, hole{pos: s.pos, end: data + 1, before: s.last.End, why: why, tail: true})
+		return false, nil
+	}
+	s.holes = append(s.holes, hole{pos: s.pos, end: next, before: s.last.End, why: why})
+	f, _, err := s.frameAt(next)
+	if err != nil {
+		return false, err
+	}
+	s.pos = next
+	return true, s.take(f)
+}
+
+// resync searches behind pos for a frame that can follow across a hole; −1 when there is
+// none. data is the position of the last byte that is not zero from pos on; −1 when all are.
+func (s *scan) resync(pos int64) (next, data int64, err error) {
+	data = -1
+	for at := pos; at < s.w.size; {
+		b, err := s.w.rest(at)
+		if err != nil {
+			return -1, data, err
+		}
+		if t := bytes.TrimRight(b, "\x00"); len(t) > 0 {
+			data = at + int64(len(t)) - 1
+		} else {
+			at += int64(len(b))
+			continue
+		}
+		i := bytes.IndexByte(b, byte(protocol.MagicData))
+		if i < 0 {
+			at += int64(len(b))
+			continue
+		}
+		at += int64(i)
+		if at == pos {
+			at++
+			continue
+		}
+		f, why, err := s.frameAt(at)
+		if err != nil {
+			return -1, data, err
+		}
+		if why == nil && s.plausible(f, at) {
+			return at, data, nil
+		}
+		at++
+	}
+	return -1, data, nil
+}
+
+// plausible tells whether f, found behind a hole, can be a frame of this log and not one that
+// lies inside a damaged frame's payload.
+func (s *scan) plausible(f protocol.Frame, at int64) bool {
+	if s.follows(f, true) != nil {
+		return false
+	}
+	room := uint64(at-s.pos)/protocol.MinFrame + 1
+	skipped := f.Index() - s.last.Index - 1
+	return skipped <= room && f.Header().Offset()-s.last.Offset <= (skipped+1)*protocol.MaxRecords
+}

@@ -1,0 +1,229 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millrace-mq/millrace/storage/vfs"
+)
+
+// mark is a place in a log: behind the frame with that index.
+type mark struct {
+	End
+	seg  *segment // nil in an empty log
+	pos  int64
+	ts   uint64 // append time of the frame before it, ns
+	life uint64 // Log.life when it was taken
+}
+
+// sealedEnd is where a sealed segment ends; it never changes.
+type sealedEnd struct {
+	End
+	size            int64
+	firstTS, lastTS uint64
+}
+
+// segment is one .wal file and its index.
+//
+// Its files open when somebody acquires it and stay open until nobody holds it and the store's
+// cache of open files closes it, or it is removed from the log. So the number of descriptors
+// does not grow with the number of segments, and no reader ever meets a closed file.
+type segment struct {
+	// immutable
+	log        *Log
+	id         uint64
+	base       uint64 // first offset
+	firstIndex uint64 // of the first frame
+
+	sealed atomic.Pointer[sealedEnd] // set once, by the append lock; nil = active
+	damage atomic.Pointer[[]Damage]  // ascending by Pos; replaced under the append lock
+
+	// guarded by mu
+	mu    sync.Mutex // opening, closing and counting users of the files
+	refs  int
+	gone  bool // removed from the log: nobody acquires it any more
+	kept  bool // gone, but the files are another segment's now
+	file  vfs.File
+	index *index
+
+	// owned by the append lock while the segment is active
+	firstTS   uint64
+	lastEntry int64 // pos of the last index entry
+
+	zero zeroed
+}
+
+func (s *segment) walName() string { return stem(s.base, s.id) + walSuffix }
+func (s *segment) idxName() string { return stem(s.base, s.id) + idxSuffix }
+func (s *segment) path() string    { return path.Join(s.log.dir, s.walName()) }
+
+func (s *segment) damaged() []Damage {
+	if d := s.damage.Load(); d != nil {
+		return *d
+	}
+	return nil
+}
+
+// acquire opens the files if need be and keeps them open until release.
+//
+// Errors: errGone when the segment was removed meanwhile; those of the disk.
+func (s *segment) acquire() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone {
+		return errGone
+	}
+	if s.file == nil {
+		if err := s.open(); err != nil {
+			return err
+		}
+	}
+	s.refs++
+	return nil
+}
+
+// open opens log and index; mu is held. A sealed segment's index that is missing or odd is
+// rebuilt from the log.
+func (s *segment) open() error {
+	end := s.sealed.Load()
+	open := s.log.fs.OpenWrite
+	if end != nil {
+		open = s.log.fs.Open
+	}
+	f, err := open(s.walName())
+	if err != nil {
+		return err
+	}
+	size := s.log.openSize(s, end)
+	x, err := openIndex(s.log.fs, s.idxName(), s.id, s.base, s.firstIndex, size, end == nil)
+	if err == nil {
+		err = checkIndexAgainst(f, x, size)
+		if err != nil {
+			err = errors.Join(err, x.close())
+		}
+	}
+	if err != nil {
+		x, err = rebuildIndex(s, f, size)
+		if err == nil {
+			s.log.store.count.indexRebuilds.Add(1)
+		}
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("storage: index of %s: %w", s.path(), err), f.Close())
+	}
+	s.file, s.index = f, x
+	return nil
+}
+
+// release gives back what acquire took.
+func (s *segment) release() {
+	s.mu.Lock()
+	if s.refs--; s.refs < 0 {
+		panic("storage: segment released more often than acquired")
+	}
+	idle := s.refs == 0 && s.file != nil
+	remove := s.refs == 0 && s.gone && !s.kept
+	s.mu.Unlock()
+	if remove {
+		s.log.store.noteError(s.remove())
+	} else if idle {
+		s.log.store.files.idle(s)
+	}
+}
+
+// closeIfIdle closes the files when nobody holds them.
+func (s *segment) closeIfIdle() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refs > 0 || s.file == nil {
+		return nil
+	}
+	return s.closeFiles()
+}
+
+// closeFiles closes log and index; mu is held and nobody is inside.
+func (s *segment) closeFiles() error {
+	err := errors.Join(s.index.close(), s.file.Close())
+	s.file, s.index = nil, nil
+	return err
+}
+
+// drop marks a segment that is in no list any more; its files go now or with the last user.
+func (s *segment) drop() error {
+	s.mu.Lock()
+	s.gone = true
+	busy := s.refs > 0
+	s.mu.Unlock()
+	if busy {
+		return nil
+	}
+	return s.remove()
+}
+
+// retire takes s out of use and leaves its files to the segment that replaced it.
+func (s *segment) retire() error {
+	s.mu.Lock()
+	s.gone, s.kept = true, true
+	s.mu.Unlock()
+	return s.closeIfIdle()
+}
+
+// remove deletes the files of a segment that nobody holds and no manifest names.
+func (s *segment) remove() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var err error
+	if s.file != nil {
+		err = s.closeFiles()
+	}
+	return errors.Join(err, s.log.fs.Remove(s.walName()), ignoreMissing(s.log.fs.Remove(s.idxName())))
+}
+
+// fileCache bounds how many idle sealed segments keep their files open: the one that has been
+// idle longest is closed first.
+type fileCache struct {
+	limit int
+
+	mu   sync.Mutex // the list of idle segments
+	list []*segment // oldest first; a segment may have become busy again, then it is passed over
+}
+
+// idle notes that s has no user; it may close the files of an older one.
+func (c *fileCache) idle(s *segment) {
+	if s.sealed.Load() == nil {
+		return
+	}
+	var victim *segment
+	c.mu.Lock()
+	for i, o := range c.list {
+		if o == s {
+			c.list = append(c.list[:i], c.list[i+1:]...)
+			break
+		}
+	}
+	c.list = append(c.list, s)
+	if len(c.list) > c.limit {
+		victim, c.list = c.list[0], c.list[1:]
+	}
+	c.mu.Unlock()
+	if victim != nil {
+		s.log.store.noteError(victim.closeIfIdle())
+	}
+}
+
+// forget drops the segments of a log that is being closed.
+func (c *fileCache) forget(l *Log) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kept := c.list[:0]
+	for _, s := range c.list {
+		if s.log != l {
+			kept = append(kept, s)
+		}
+	}
+	clear(c.list[len(kept):])
+	c.list = kept
+}

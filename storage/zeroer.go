@@ -1,0 +1,156 @@
+package storage
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/millrace-mq/millrace/storage/vfs"
+)
+
+// Space is taken ahead of appends in steps that double, so that a busy segment is prepared far
+// ahead and an idle one costs little.
+const (
+	zeroFirst = 64 << 10 // bytes
+	zeroMost  = 64 << 20 // bytes
+	zeroChunk = 1 << 20  // bytes written at a time: as long as an append can be held up
+)
+
+// zeroed is how far a segment's file is prepared: blocks of a durable log are written with
+// zeros, because an fdatasync into blocks that were written before does not touch metadata
+// (measured: p50 144 µs against 220 growing and 280 to 309 merely allocated); blocks of other
+// logs are allocated, which makes the copy into the page cache cheaper.
+type zeroed struct {
+	mu     sync.Mutex // the prepared range against the appends that reach it
+	end    int64      // prepared up to here; appends beyond move it
+	step   int64      // bytes of the next step
+	sealed bool       // the segment takes no more
+}
+
+// reserve is told of every append before it is written, so that zeros never land on frames: an
+// append behind end waits while a chunk is being written there. It tells whether the next step
+// is due.
+func (z *zeroed) reserve(end int64) (due bool) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.end = max(z.end, end)
+	return z.end-end < z.step/4 || z.step == 0
+}
+
+// cut forgets what lay behind pos; f truncates the file there, and no zeros go beside it. With
+// seal none come after it either.
+func (z *zeroed) cut(pos int64, seal bool, f func() error) error {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.end, z.sealed = pos, z.sealed || seal
+	return f()
+}
+
+// zeroer prepares segments in the background, one at a time.
+type zeroer struct {
+	store *Store
+
+	mu     sync.Mutex // queue
+	work   *sync.Cond
+	queue  []*Log
+	closed bool
+
+	worker sync.WaitGroup
+}
+
+func newZeroer(s *Store) *zeroer {
+	z := &zeroer{store: s}
+	z.work = sync.NewCond(&z.mu)
+	z.worker.Go(z.run)
+	return z
+}
+
+// want queues l, whose active segment should be prepared further; l.zeroQueued keeps it from
+// standing there twice.
+func (z *zeroer) want(l *Log) {
+	if !l.zeroQueued.CompareAndSwap(false, true) {
+		return
+	}
+	z.mu.Lock()
+	z.queue = append(z.queue, l)
+	z.work.Signal()
+	z.mu.Unlock()
+}
+
+func (z *zeroer) run() {
+	for {
+		z.mu.Lock()
+		for len(z.queue) == 0 && !z.closed {
+			z.work.Wait()
+		}
+		if z.closed {
+			z.mu.Unlock()
+			return
+		}
+		l := z.queue[0]
+		z.queue = z.queue[:copy(z.queue, z.queue[1:])]
+		z.mu.Unlock()
+		l.zeroQueued.Store(false)
+		if err := l.prepare(); err != nil && !vfs.NoSpace(err) && !errors.Is(err, errGone) {
+			z.store.noteError(err)
+		}
+	}
+}
+
+func (z *zeroer) close() {
+	z.mu.Lock()
+	z.closed = true
+	z.work.Broadcast()
+	z.mu.Unlock()
+	z.worker.Wait()
+}
+
+var zeros [zeroChunk]byte
+
+// prepare takes one step ahead of the appends of the active segment. A full disk is no error:
+// the appends will meet it, or not.
+func (l *Log) prepare() error {
+	seg := l.writtenMark().seg
+	if seg == nil || seg.sealed.Load() != nil {
+		return nil
+	}
+	if err := seg.acquire(); err != nil {
+		return err
+	}
+	defer seg.release()
+	z := &seg.zero
+	z.mu.Lock()
+	from := z.end
+	step := min(max(z.step, zeroFirst), zeroMost)
+	to := min(from+step, l.segmentBytes.Load())
+	z.step = step * 2
+	if !l.durable.Load() && !z.sealed && to > from {
+		err := seg.file.Allocate(from, to-from)
+		if err == nil {
+			z.end = to
+		}
+		z.mu.Unlock()
+		return err
+	}
+	z.mu.Unlock()
+	for {
+		if more, err := z.chunk(seg.file, to); err != nil || !more {
+			return errors.Join(err, seg.file.StartWriteback(from, max(0, to-from)))
+		}
+		l.store.count.zeroed.Add(zeroChunk)
+	}
+}
+
+// chunk writes the next zeros below to; more is false when there was nothing to do.
+func (z *zeroed) chunk(f vfs.File, to int64) (more bool, err error) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	n := min(zeroChunk, to-z.end)
+	if z.sealed || n <= 0 {
+		return false, nil
+	}
+	if _, err = f.WriteAt(zeros[:n], z.end); err != nil {
+		return false, err
+	}
+	z.end += n
+	return true, nil
+}
