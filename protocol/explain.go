@@ -105,7 +105,8 @@ func quote(p []byte) string {
 // rest reports what a region holds behind its last field.
 func (e *explainer) rest() {
 	if n := len(e.b) - e.pos; n > 0 && !e.done() {
-		e.emit(Part{Pos: e.pos, Bytes: e.take("rest", uint64(n)), Name: "rest", Wrong: true, Value: fmt.Sprintf("%d bytes behind the last field", n)})
+		p := e.take("rest", uint64(n))
+		e.emit(Part{Pos: e.pos - n, Bytes: p, Name: "rest", Wrong: true, Value: fmt.Sprintf("%d bytes behind the last field", n)})
 	}
 }
 
@@ -121,8 +122,8 @@ func (e *explainer) within(n uint64) (leave func()) {
 }
 
 // Explain walks the frame at the start of b, field by field as the tables say, and never
-// reads behind its end. records bounds how many records of a DATA frame are walked (0 = 8);
-// the others are one part. Damaged and truncated bytes yield parts that are Wrong.
+// reads behind its end. records bounds how many records of a DATA frame are walked (0 = 8,
+// less than 0 = all); the others are one part. Damaged and truncated bytes yield parts that are Wrong.
 func Explain(b []byte, records int) iter.Seq[Part] {
 	return func(yield func(Part) bool) {
 		e := explainer{b: b, yield: yield}
@@ -304,8 +305,11 @@ func (e *explainer) body(h *Header, p *Prelude, records int) {
 }
 
 func (e *explainer) records(h *Header, layout Layout, most int) {
-	if most == 0 {
+	switch {
+	case most == 0:
 		most = 8
+	case most < 0:
+		most = len(e.b)
 	}
 	i, count := uint32(0), h.RecordCount()
 	for ; e.pos < len(e.b) && int64(i) < int64(most) && (i < count || layout != LayoutPlain) && !e.done(); i++ {
