@@ -149,16 +149,15 @@ type Bounds struct {
 
 // Size returns the size of the frame that starts at b: 0 and no error when b ends inside the
 // header, an error when the frame may not be read at all. It looks at the header alone, so a
-// reader asks before it makes room.
+// reader asks before it makes room; an unknown class is refused by its first byte.
 //
 // Errors: Unsupported (an unknown class that may not be skipped), TooLarge, BadFrame. Framing
 // is lost after each of them: answer and hang up.
 func (l Bounds) Size(b []byte) (int, error) {
-	if len(b) < HeaderSize {
+	if len(b) == 0 {
 		return 0, nil
 	}
-	h := HeaderOf(b)
-	switch m := h.Magic(); m {
+	switch m := Magic(b[0]); m {
 	case MagicData:
 		limit := l.Data
 		if limit == 0 {
@@ -167,10 +166,14 @@ func (l Bounds) Size(b []byte) (int, error) {
 		return SizeStored(b, limit)
 	case MagicRequest, MagicResponse, MagicProduce, MagicAck, MagicDeliver, MagicCredit, MagicGoAway:
 	default:
-		if !m.Skippable() || m == 0 {
+		if !m.Skippable() {
 			return 0, &Error{Code: Unsupported, Detail: fmt.Sprintf("unknown frame class, magic 0x%02x", uint8(m))}
 		}
 	}
+	if len(b) < HeaderSize {
+		return 0, nil
+	}
+	h := HeaderOf(b)
 	limit := l.Control
 	if limit == 0 {
 		limit = MaxControlFrame
