@@ -121,7 +121,9 @@ func TestAppendedIsReadBackAfterRollsAndReopen(t *testing.T) {
 			from := rng.Uint64N(want + 1)
 			got := readAll(t, l, from, 64<<10)
 			for o := from; o < want; o++ {
-				require.Contains(t, got, o)
+				if _, ok := got[o]; !ok {
+					t.Fatalf("offset %d is missing after Seek(%d)", o, from)
+				}
 			}
 		}
 		before := readAll(t, l, 0, 1<<20)

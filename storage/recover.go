@@ -173,9 +173,9 @@ func (r *recovery) shortened(s *segment, size int64) (err error) {
 // other is what a removal or rewrite left behind: it is put aside, never deleted.
 func (r *recovery) strangers() error {
 	l := r.log
-	named := map[uint64]bool{}
+	named := map[string]bool{}
 	for _, s := range *l.segments.Load() {
-		named[s.id] = true
+		named[s.walName()] = true
 	}
 	type file struct {
 		base, id uint64
@@ -184,7 +184,7 @@ func (r *recovery) strangers() error {
 	var newer, old []file
 	for name := range r.files {
 		base, id, ok := parseStem(name, walSuffix)
-		if !ok || named[id] {
+		if !ok || named[name] {
 			continue
 		}
 		if id >= l.manifest.NextSegment {
