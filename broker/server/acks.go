@@ -1,0 +1,130 @@
+package server
+
+import (
+	"github.com/millrace-mq/millrace/broker"
+	"github.com/millrace-mq/millrace/protocol"
+)
+
+// ack is the answer to one run.
+type ack struct {
+	target   uint64 // index that must be durable first; 0 = none
+	base     uint64 // offset given
+	sequence uint64 // of the run
+	records  uint32
+	level    protocol.Level
+	refused  *protocol.Error
+}
+
+// acks is the answers of one handle that wait for the disk, in the order of their runs. One
+// that waits for nothing waits behind those before it. Guarded by the outbox's mu.
+type acks struct {
+	ring    []ack
+	first   int
+	n       int
+	waiting bool // somebody waits for the first one's target, or is about to
+	legacy  bool // 9 bytes instead of a frame
+}
+
+// add answers at once when nothing is before a and it waits for nothing, else queues it.
+func (q *acks) add(o *outbox, d *handle, a ack) {
+	if q.n == 0 && a.target == 0 {
+		q.put(o, d.id, a)
+		return
+	}
+	if q.n == len(q.ring) {
+		bigger := make([]ack, max(16, 2*q.n))
+		for i := range q.n {
+			bigger[i] = q.ring[(q.first+i)%len(q.ring)]
+		}
+		q.ring, q.first = bigger, 0
+	}
+	q.ring[(q.first+q.n)%len(q.ring)] = a
+	q.n++
+	o.unacked++
+}
+
+// pop takes the first answer.
+func (q *acks) pop(o *outbox) ack {
+	a := q.ring[q.first]
+	q.ring[q.first] = ack{}
+	q.first = (q.first + 1) % len(q.ring)
+	q.n--
+	o.unacked--
+	return a
+}
+
+// put writes the answer into what is pending.
+func (q *acks) put(o *outbox, id uint32, a ack) {
+	if q.legacy {
+		o.putLegacyAck(a)
+	} else {
+		o.putAck(id, a)
+	}
+}
+
+// startWaiting is true when the caller has to call settle: answers wait and nobody sees to it.
+func (q *acks) startWaiting() bool {
+	if q.n == 0 || q.waiting {
+		return false
+	}
+	q.waiting = true
+	return true
+}
+
+// putAck appends an ACK frame to what is pending; mu is held.
+func (o *outbox) putAck(id uint32, a ack) {
+	if o.closed {
+		return
+	}
+	var h protocol.Header
+	if a.refused == nil {
+		h.PutAck(a.level, protocol.OK, id, a.base, a.records, 0)
+		o.pending = append(o.pending, h[:]...)
+		return
+	}
+	at := len(o.pending)
+	o.pending = a.refused.AppendTo(append(o.pending, h[:]...))
+	protocol.HeaderOf(o.pending[at:]).PutAck(protocol.LevelNone, a.refused.Code, id, a.sequence, 0, len(o.pending)-at-protocol.HeaderSize)
+}
+
+// settle sends every answer whose records are durable and parks for the next one. It runs in
+// the reader after an append, then as the waiter's Wake in the disk's syncer; acks.waiting sees
+// to it that only one of them does.
+func (d *handle) settle() {
+	o := &d.conn.out
+	for {
+		durable, err := d.part.DurableIndex()
+		o.mu.Lock()
+		for d.acks.n > 0 {
+			if next := &d.acks.ring[d.acks.first]; next.target > durable {
+				if err == nil {
+					break
+				}
+				next.refused, next.records = broker.CodeOf(err), 0
+			}
+			d.acks.put(o, d.id, d.acks.pop(o))
+		}
+		o.room.Signal()
+		if d.acks.n == 0 {
+			d.acks.waiting = false
+			o.mu.Unlock()
+			return
+		}
+		target := d.acks.ring[d.acks.first].target
+		o.mu.Unlock()
+		parked, err := d.part.AwaitDurable(&d.waiter, target)
+		if err != nil {
+			d.conn.abort(err)
+			return
+		}
+		if parked {
+			return
+		}
+	}
+}
+
+// wake is the waiter's Wake.
+func (d *handle) wake() {
+	d.settle()
+	d.conn.kick()
+}

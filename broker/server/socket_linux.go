@@ -1,0 +1,145 @@
+package server
+
+import (
+	"io"
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+// initSocket finds out what the connection can do. The closures are kept: making them anew for
+// every call would allocate.
+func (c *conn) initSocket(nc net.Conn) {
+	s := &c.sock
+	s.net = nc
+	tcp, ok := nc.(*net.TCPConn)
+	if !ok {
+		return
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return // a closed connection; the first read says so
+	}
+	s.raw = raw
+	s.readFunc, s.moreFunc, s.fileFunc = c.tryRead, c.tryMore, c.trySendfile
+}
+
+// read reads once into the input's free space; on TCP the input has no buffer while it waits.
+func (c *conn) read() (int, error) {
+	if c.sock.raw == nil {
+		return c.readNet()
+	}
+	if err := c.sock.raw.Read(c.sock.readFunc); err != nil {
+		return 0, err
+	}
+	return c.sock.readN, c.sock.readErr
+}
+
+// tryRead is the body of read: true when it has a result, false to be called again when the
+// socket is readable.
+func (c *conn) tryRead(fd uintptr) bool {
+	s, in := &c.sock, &c.in
+	s.readN, s.readErr = 0, nil
+	c.busy.Store(true)
+	if in.buf == nil {
+		if in.buf = c.server.buffers.take(c.target()); in.buf == nil {
+			s.readErr = errStarved
+			return true
+		}
+	}
+	for {
+		n, err := unix.Read(int(fd), in.buf[in.end:])
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.EAGAIN:
+			c.park()
+			c.busy.Store(false)
+			return false
+		case err != nil:
+			s.readErr = err
+		case n == 0:
+			s.readErr = io.EOF
+		default:
+			s.readN = n
+		}
+		return true
+	}
+}
+
+// writeMore sends b knowing that more follows at once: the kernel joins both.
+func (c *conn) writeMore(b []byte) error {
+	s := &c.sock
+	if s.raw == nil {
+		return c.write(b)
+	}
+	s.more, s.writeErr = b, nil
+	c.stalled.Store(c.server.tick.Load())
+	err := s.raw.Write(s.moreFunc)
+	c.stalled.Store(0)
+	s.more = nil
+	if err == nil {
+		err = s.writeErr
+	}
+	c.server.counts.bytesOut.Add(uint64(len(b)))
+	return err
+}
+
+func (c *conn) tryMore(fd uintptr) bool {
+	s := &c.sock
+	for len(s.more) > 0 {
+		n, err := unix.SendmsgN(int(fd), s.more, nil, nil, unix.MSG_MORE|unix.MSG_NOSIGNAL)
+		switch {
+		case err == unix.EINTR:
+		case err == unix.EAGAIN:
+			return false
+		case err != nil:
+			s.writeErr = err
+			return true
+		default:
+			s.more = s.more[n:]
+		}
+	}
+	return true
+}
+
+// sendfile sends size bytes of the file from pos on, all of them or an error.
+func (c *conn) sendfile(file uintptr, pos, size int64) error {
+	s := &c.sock
+	s.file, s.filePos, s.fileLeft, s.writeErr = int(file), pos, size, nil
+	c.stalled.Store(c.server.tick.Load())
+	err := s.raw.Write(s.fileFunc)
+	c.stalled.Store(0)
+	if err == nil {
+		err = s.writeErr
+	}
+	c.server.counts.sendfileBytes.Add(uint64(size - s.fileLeft))
+	c.server.counts.bytesOut.Add(uint64(size - s.fileLeft))
+	return err
+}
+
+func (c *conn) trySendfile(fd uintptr) bool {
+	s := &c.sock
+	for s.fileLeft > 0 {
+		n, err := unix.Sendfile(int(fd), s.file, &s.filePos, int(s.fileLeft))
+		if n > 0 {
+			s.fileLeft -= int64(n)
+			c.stalled.Store(c.server.tick.Load())
+		}
+		switch {
+		case err == unix.EINTR:
+		case err == unix.EAGAIN:
+			return false
+		case err != nil:
+			s.writeErr = err
+			return true
+		case n <= 0:
+			s.writeErr = io.ErrUnexpectedEOF // the file is shorter than the section
+			return true
+		}
+	}
+	return true
+}
+
+// direct tells whether file ranges can be sent without copying.
+func (c *conn) direct() bool { return c.sock.raw != nil }

@@ -1,0 +1,19 @@
+//go:build !linux
+
+package server
+
+import (
+	"errors"
+	"net"
+)
+
+func (c *conn) initSocket(nc net.Conn) { c.sock.net = nc }
+
+func (c *conn) read() (int, error) { return c.readNet() }
+
+func (c *conn) writeMore(b []byte) error { return c.write(b) }
+
+func (c *conn) sendfile(uintptr, int64, int64) error { return errors.ErrUnsupported }
+
+// direct tells whether file ranges can be sent without copying.
+func (c *conn) direct() bool { return false }

@@ -1,0 +1,42 @@
+package broker
+
+import (
+	"sync/atomic"
+
+	"github.com/millrace-mq/millrace/protocol"
+)
+
+// counts are the broker's counters since it was opened.
+type counts struct {
+	appends, appendErrors  atomic.Uint64
+	bytes, frames, records atomic.Uint64 // appended
+	commits                atomic.Uint64
+	created, deleted       atomic.Uint64
+	failures               atomic.Uint64 // partitions under which the disk failed
+	partitions             atomic.Int64  // open now
+	topicCount             atomic.Int64  // now
+}
+
+// Stats returns the broker's numbers.
+func (b *Broker) Stats() []protocol.Stat {
+	c := &b.counts
+	s := b.store.Stats()
+	return []protocol.Stat{
+		{Name: "topics", Value: uint64(max(0, c.topicCount.Load()))},
+		{Name: "partitions", Value: uint64(max(0, c.partitions.Load()))},
+		{Name: "topics_created", Value: c.created.Load()},
+		{Name: "topics_deleted", Value: c.deleted.Load()},
+		{Name: "appends", Value: c.appends.Load()},
+		{Name: "append_errors", Value: c.appendErrors.Load()},
+		{Name: "bytes_appended", Value: c.bytes.Load()},
+		{Name: "frames_appended", Value: c.frames.Load()},
+		{Name: "records_appended", Value: c.records.Load()},
+		{Name: "commits", Value: c.commits.Load()},
+		{Name: "storage_failures", Value: c.failures.Load()},
+		{Name: "syncs", Value: uint64(s.Syncs)},
+		{Name: "sync_nanos", Value: uint64(s.SyncNanos)},
+		{Name: "segments_rolled", Value: uint64(s.SegmentsRolled)},
+		{Name: "segments_removed", Value: uint64(s.SegmentsRemoved)},
+		{Name: "index_rebuilds", Value: uint64(s.IndexRebuilds)},
+	}
+}
