@@ -16,3 +16,5 @@
 // stretch of DATA frames carries the handle or the subscription. That is what lets a stored
 // byte be a wire byte in both directions.
 package protocol
+
+//go:generate go test -count=1 -run ^TestProtocolDocumentIsCurrent$ . -update

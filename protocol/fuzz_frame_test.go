@@ -73,9 +73,8 @@ func walk(t *testing.T, f Frame) (n int, err error) {
 	it := Records(f)
 	for it.Next() {
 		r := &it.Record
-		base, end := f.Span()
-		require.GreaterOrEqual(t, r.Offset, base)
-		require.LessOrEqual(t, r.Offset+uint64(r.Span), end)
+		base, _ := f.Span() // differences, as base may be near the end of the numbers
+		require.LessOrEqual(t, r.Offset-base+uint64(r.Span), uint64(f.Header().RecordCount()))
 		require.Equal(t, *r, r.Clone())
 		n++
 		require.LessOrEqual(t, n, len(f))

@@ -35,11 +35,11 @@ var Messages = []MessageSpec{
 		{"hint", "str", "", "what to do", nil}}},
 	{"Hello", "the first request of a connection", []MessageField{
 		{"minVersion", "u8", "", "least version that the client speaks", nil},
-		{"maxVersion", "u8", "", "", nil},
+		{"maxVersion", "u8", "", "greatest version", nil},
 		{"maxFrame", "u32", "", "largest DATA frame that the client takes, bytes; 0 = any", nil},
 		{"features", "u64", "features", "what the client would use", nil},
 		{"client", "str", "", "name of the program, for logs", nil},
-		{"clientVersion", "str", "", "", nil}}},
+		{"clientVersion", "str", "", "its version", nil}}},
 	{"HelloReply", "whom the client talks to and within which limits", []MessageField{
 		{"version", "u8", "", "the version that both speak from now on", nil},
 		{"features", "u64", "features", "what the broker serves of what exists", nil},
@@ -47,11 +47,11 @@ var Messages = []MessageSpec{
 		{"maxControl", "u32", "", "bytes of a frame of another class", nil},
 		{"maxRun", "u32", "", "bytes of a run; one larger frame may stand alone", nil},
 		{"pingMillis", "u32", "", "both sides ping when nothing else went out for so long", nil},
-		{"nodeID", "u64", "", "", nil},
+		{"nodeID", "u64", "", "of the broker, as long as its data directory lives", nil},
 		{"clock", "u64", "time", "of the broker", nil},
 		{"cluster", "str", "", "empty on a node that is alone", nil},
-		{"server", "str", "", "", nil},
-		{"serverVersion", "str", "", "", nil}}},
+		{"server", "str", "", "name of the broker, for logs", nil},
+		{"serverVersion", "str", "", "its version", nil}}},
 	{"Open", "asks for a handle on one partition of the topic in the key", []MessageField{
 		{"partition", "u32", "", "", nil},
 		{"flags", "u8", "open flags", "", nil}}},
@@ -220,7 +220,7 @@ var RecordFields = []DataField{
 var TailFields = []DataField{
 	{"index", 8, 0, "", "ordinal of the frame in its partition's log, from 1"},
 	{"term", 4, 0, "", "leadership term; 1 on a node that is alone"},
-	{"stampFlags", 4, 0, "stamp flags", ""},
+	{"stampFlags", 4, 0, "stamp flags", "bits, below"},
 	{"settledLag", 4, 0, "lag", "index minus the index up to which the log was settled; 4294967295 = further back"},
 	{"check", 8, 0, "check", "see below"},
 }
