@@ -118,3 +118,19 @@ func vectorNamed(t *testing.T, name string) []byte {
 	require.Fail(t, "no such vector", name)
 	return nil
 }
+
+func TestExplainedTextsAreCutAtACharacter(t *testing.T) {
+	for pad := range 4 {
+		text := quote([]byte(strings.Repeat("x", textShown-pad) + "€€€"))
+		require.NotContains(t, text, `\x`)
+		require.Contains(t, text, "… ")
+	}
+	require.Equal(t, "3 bytes", quote([]byte{0xFF, 0xFE, 0xFD}))
+	var wrong []string
+	for p := range ExplainLegacyHello([]byte{9, 1, 2}) {
+		if p.Wrong {
+			wrong = append(wrong, p.Value)
+		}
+	}
+	require.Equal(t, []string{"0x09 is no legacy handshake"}, wrong)
+}
