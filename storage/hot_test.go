@@ -69,7 +69,7 @@ func benchAppend(b *testing.B, frames, n int) {
 	b.ReportMetric(float64(b.N)*float64(frames*n)/b.Elapsed().Seconds()/1e6, "Mrec/s")
 }
 
-func BenchmarkAppend24Batches(b *testing.B)    { benchAppend(b, 24, 100) }
+func BenchmarkAppend24Batches(b *testing.B)   { benchAppend(b, 24, 100) }
 func BenchmarkAppend1000Singles(b *testing.B) { benchAppend(b, 1000, 1) }
 
 func benchScan(b *testing.B, frames, n int) {

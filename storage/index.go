@@ -131,7 +131,7 @@ func (x *index) validate(id uint64, size int64) (err error) {
 				n = i
 				break
 			}
-			if i == 0 && e.pos != 0 || i > 0 && (e.pos <= prev.pos || e.offset < prev.offset || e.ts < prev.ts || e.index <= prev.index) || e.pos >= size {
+			if i > 0 && (e.pos <= prev.pos || e.offset < prev.offset || e.ts < prev.ts || e.index <= prev.index) || e.pos >= size {
 				err = fmt.Errorf("%w: entry %d", errIndex, i)
 				return
 			}

@@ -42,6 +42,7 @@ type Log struct {
 	durable      atomic.Bool                // LogOptions.Durable
 	segments     atomic.Pointer[[]*segment] // ascending; replaced under mu
 	zeroQueued   atomic.Bool
+	shut         atomic.Bool // closed: files close with their last reader
 	term         atomic.Uint32
 	epoch        atomic.Uint32
 	start        atomic.Uint64 // first offset kept
@@ -62,6 +63,10 @@ type Log struct {
 	pending     []entry // index entries of the append under way
 	oldFlags    uint32  // flags for the block before them
 	brokenIndex error   // of the append under way
+
+	// One flush at a time: the kernel tells a failed write-back to one caller, and another one
+	// that ran beside it would believe its own nil. Taken inside mu or alone; held across disk I/O.
+	flushMu sync.Mutex
 
 	sync syncState // guarded by the syncer's mu
 }
@@ -182,42 +187,56 @@ func (l *Log) fail(err error) error {
 // flush makes what was written so far durable. It runs on a worker of the syncer, once at a
 // time per log.
 func (l *Log) flush() {
-	l.endMu.Lock()
-	m := l.written
-	stop := l.failed != nil || m.Index == l.synced.Index
-	l.unsynced = 0
-	l.endMu.Unlock()
-	if stop {
+	if err := l.flushOnce(); err == nil {
 		l.reportDurable()
-		return
+	}
+}
+
+// beginFlush takes the end that a flush will make durable.
+func (l *Log) beginFlush() mark {
+	l.endMu.Lock()
+	defer l.endMu.Unlock()
+	l.unsynced = 0
+	return l.written
+}
+
+// flushOnce makes what was written when it began durable.
+func (l *Log) flushOnce() error {
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	m := l.beginFlush()
+	if state, err := l.State(); state == protocol.PartitionFailed {
+		return err
+	}
+	if m.Index == l.Durable().Index {
+		return nil
 	}
 	if err := m.seg.acquire(); err != nil {
-		if !errors.Is(err, errGone) { // else retention or truncation took it, with all it had
-			l.flushed(m, err)
+		if errors.Is(err, errGone) { // retention or truncation took it, with all it had
+			return nil
 		}
-		return
+		return l.flushed(m, err)
 	}
 	start := l.store.opts.Now()
 	err := m.seg.file.Sync()
 	l.store.count.syncs.Add(1)
 	l.store.count.syncNanos.Add(uint64(max(0, l.store.opts.Now()-start)))
 	m.seg.release()
-	l.flushed(m, err)
+	return l.flushed(m, err)
 }
 
-// flushed publishes a durable end, or the failure to get there. Every segment before m's is
-// durable already: roll saw to it.
-func (l *Log) flushed(m mark, err error) {
+// flushed publishes a durable end, or the failure to get there; flushMu is held. Every segment
+// before m's is durable already: roll saw to it.
+func (l *Log) flushed(m mark, err error) error {
 	if err != nil {
-		l.fail(fmt.Errorf("sync: %w", err))
-		return
+		return l.fail(fmt.Errorf("sync: %w", err))
 	}
 	l.endMu.Lock()
+	defer l.endMu.Unlock()
 	if l.failed == nil && m.life == l.life && m.Index > l.synced.Index {
 		l.synced = m
 	}
-	l.endMu.Unlock()
-	l.reportDurable()
+	return l.failed
 }
 
 // reportDurable tells the owner the durable end. Roll may have moved it without telling.
@@ -244,26 +263,13 @@ func (l *Log) Sync(ctx context.Context) error {
 
 // syncLocked flushes on the caller's goroutine; mu is held, so the tail stands still.
 func (l *Log) syncLocked() error {
-	l.endMu.Lock()
-	m, err := l.written, l.failed
-	done := m.Index == l.synced.Index
-	l.endMu.Unlock()
-	if err != nil || done {
+	before := l.Durable()
+	if err := l.flushOnce(); err != nil {
 		return err
 	}
-	if err := m.seg.acquire(); err != nil {
-		return err
+	if l.Durable() != before {
+		l.store.sync.want(l, true) // a worker tells the owner
 	}
-	err = m.seg.file.Sync()
-	l.store.count.syncs.Add(1)
-	m.seg.release()
-	if err != nil {
-		return l.fail(fmt.Errorf("sync: %w", err))
-	}
-	l.endMu.Lock()
-	l.synced = m
-	l.endMu.Unlock()
-	l.store.sync.want(l, true) // a worker tells the owner
 	return nil
 }
 
@@ -286,6 +292,7 @@ func (l *Log) Close() error {
 		l.active.release()
 		l.active = nil
 	}
+	l.shut.Store(true)
 	l.store.leave(l)
 	l.store.files.forget(l)
 	for _, s := range *l.segments.Load() {

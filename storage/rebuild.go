@@ -38,14 +38,14 @@ func putIndexHeader(b []byte, id, base, first uint64) {
 
 // frame is told of the next frame.
 func (b *indexBuilder) frame(e entry, control bool) error {
-	if e.pos == 0 || e.pos-b.last >= blockBytes {
+	if b.x.count.Load() == 0 || e.pos-b.last >= blockBytes {
 		if err := b.x.reserve(1); err != nil {
 			return err
 		}
 		b.x.add(e)
 		b.last = e.pos
 	}
-	if control && b.x.count.Load() > 0 {
+	if control {
 		b.x.orFlags(blockControl)
 	}
 	return nil

@@ -85,6 +85,17 @@ func (s *segment) acquire() error {
 	return nil
 }
 
+// acquireOpen is acquire for background work: it never opens anything.
+func (s *segment) acquireOpen() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone || s.file == nil {
+		return false
+	}
+	s.refs++
+	return true
+}
+
 // open opens log and index; mu is held. A sealed segment's index that is missing or odd is
 // rebuilt from the log.
 func (s *segment) open() error {
@@ -127,9 +138,12 @@ func (s *segment) release() {
 	idle := s.refs == 0 && s.file != nil
 	remove := s.refs == 0 && s.gone && !s.kept
 	s.mu.Unlock()
-	if remove {
+	switch {
+	case remove:
 		s.log.store.noteError(s.remove())
-	} else if idle {
+	case idle && s.log.shut.Load(): // the last reader of a closed log
+		s.log.store.noteError(s.closeIfIdle())
+	case idle:
 		s.log.store.files.idle(s)
 	}
 }

@@ -128,18 +128,24 @@ func (y *syncer) run() {
 	}
 }
 
-// flushAll makes many logs durable with one syncfs.
+// flushAll makes many logs durable with one syncfs. A log is in the hands of one worker, so no
+// two calls want the same flushMu.
 func (y *syncer) flushAll(many []*Log) {
 	marks := make([]mark, len(many))
 	for i, l := range many {
-		marks[i] = l.writtenMark()
+		l.flushMu.Lock()
+		marks[i] = l.beginFlush()
 	}
 	start := y.store.opts.Now()
 	err := y.store.fs.SyncAll()
 	y.store.count.syncAlls.Add(1)
 	y.store.count.syncNanos.Add(uint64(max(0, y.store.opts.Now()-start)))
 	for i, l := range many {
-		l.flushed(marks[i], err)
+		ferr := l.flushed(marks[i], err)
+		l.flushMu.Unlock()
+		if ferr == nil {
+			l.reportDurable()
+		}
 	}
 }
 

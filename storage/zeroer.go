@@ -90,7 +90,7 @@ func (z *zeroer) run() {
 		z.queue = z.queue[:copy(z.queue, z.queue[1:])]
 		z.mu.Unlock()
 		l.zeroQueued.Store(false)
-		if err := l.prepare(); err != nil && !vfs.NoSpace(err) && !errors.Is(err, errGone) {
+		if err := l.prepare(); err != nil && !vfs.NoSpace(err) {
 			z.store.noteError(err)
 		}
 	}
@@ -113,8 +113,8 @@ func (l *Log) prepare() error {
 	if seg == nil || seg.sealed.Load() != nil {
 		return nil
 	}
-	if err := seg.acquire(); err != nil {
-		return err
+	if !seg.acquireOpen() {
+		return nil
 	}
 	defer seg.release()
 	z := &seg.zero
