@@ -168,29 +168,9 @@ func TestDamageBelowTheSettledIndexIsKeptAndReported(t *testing.T) {
 
 func nodePath(t testing.TB, fsys vfs.FS) string { t.Helper(); return nodeName }
 
-func TestIndexIsRebuiltWhateverHappenedToIt(t *testing.T) {
-	c := newClock()
-	m := vfs.NewMem()
-	s, l, _ := testLog(t, m, c, LogOptions{SegmentBytes: 150 << 10})
-	for i := range 40 {
-		appendRun(t, l, runOf(t, 3, 10, 400, uint64(i)))
-	}
-	want := readAll(t, l, 0, 1<<20)
-	require.NoError(t, l.Close())
-	require.NoError(t, s.Close())
-	clean := kill(t, m)
-	idx := map[string][]byte{}
-	list, err := clean.ReadDir(testDir)
-	require.NoError(t, err)
-	for _, e := range list {
-		if strings.HasSuffix(e.Name, idxSuffix) {
-			b, err := readFile(clean, path.Join(testDir, e.Name))
-			require.NoError(t, err)
-			idx[e.Name] = b
-		}
-	}
-	require.Greater(t, len(idx), 2)
-	mutations := map[string]func(img *vfs.Mem, name string){
+// indexMutations are the ways in which an index file can be wrong.
+func indexMutations(t testing.TB) map[string]func(img *vfs.Mem, name string) {
+	return map[string]func(img *vfs.Mem, name string){
 		"missing": func(img *vfs.Mem, n string) { require.NoError(t, img.Remove(n)) },
 		"empty":   func(img *vfs.Mem, n string) { edit(t, img, n, func(f vfs.File) { require.NoError(t, f.Truncate(0)) }) },
 		"odd":     func(img *vfs.Mem, n string) { edit(t, img, n, func(f vfs.File) { require.NoError(t, f.Truncate(61)) }) },
@@ -226,7 +206,31 @@ func TestIndexIsRebuiltWhateverHappenedToIt(t *testing.T) {
 		},
 		"foreign": func(img *vfs.Mem, n string) { flip(t, img, n, 9, 1) },
 	}
-	for what, mutate := range mutations {
+}
+
+func TestIndexIsRebuiltWhateverHappenedToIt(t *testing.T) {
+	c := newClock()
+	m := vfs.NewMem()
+	s, l, _ := testLog(t, m, c, LogOptions{SegmentBytes: 150 << 10})
+	for i := range 40 {
+		appendRun(t, l, runOf(t, 3, 10, 400, uint64(i)))
+	}
+	want := readAll(t, l, 0, 1<<20)
+	require.NoError(t, l.Close())
+	require.NoError(t, s.Close())
+	clean := kill(t, m)
+	idx := map[string][]byte{}
+	list, err := clean.ReadDir(testDir)
+	require.NoError(t, err)
+	for _, e := range list {
+		if strings.HasSuffix(e.Name, idxSuffix) {
+			b, err := readFile(clean, path.Join(testDir, e.Name))
+			require.NoError(t, err)
+			idx[e.Name] = b
+		}
+	}
+	require.Greater(t, len(idx), 2)
+	for what, mutate := range indexMutations(t) {
 		img := kill(t, clean)
 		for name := range idx {
 			mutate(img, path.Join(testDir, name))
