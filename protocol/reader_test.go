@@ -82,6 +82,15 @@ func TestReaderTakesAFrameLargerThanItsLargestBuffer(t *testing.T) {
 	require.Less(t, len(r.buf), 2*readerMax)
 }
 
+func TestReaderGrowsWithWhatArrivesNotWithWhatIsAnnounced(t *testing.T) {
+	for _, arrived := range []int{100, readerMin, 1 << 20, readerMax, readerMax + 1} {
+		r := NewReader(bytes.NewReader(append(head(0x01, 0, MaxDataFrame-HeaderSize, 1), make([]byte, arrived)...)))
+		_, err := r.Next()
+		require.Equal(t, io.ErrUnexpectedEOF, err)
+		require.LessOrEqual(t, len(r.buf), max(readerMin, 2*(HeaderSize+arrived)), "%d bytes arrived", arrived)
+	}
+}
+
 // endless repeats a stretch of whole frames for ever, in reads of up to most bytes.
 type endless struct {
 	b    []byte

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -313,6 +314,19 @@ func TestListsOverTheirLimitAreRefused(t *testing.T) {
 	require.LessOrEqual(t, HeaderSize+len((&TopicInfo{Name: strings.Repeat("n", MaxName), Settings: make(TopicSettings, len(Settings)),
 		Partitions: make([]PartitionInfo, MaxPartitions)}).AppendTo(nil)), MaxControlFrame, "the largest topic can be described in one frame")
 	require.LessOrEqual(t, HeaderSize+len((&OffsetsReply{make([]PartitionOffsets, MaxPartitions)}).AppendTo(nil)), MaxControlFrame)
+}
+
+// TestCountsDecideNothingAboutMemory: a list that claims as many items as are allowed, in bytes
+// for few, is refused before room is made for them.
+func TestCountsDecideNothingAboutMemory(t *testing.T) {
+	for name, head := range map[string]int{"Settings": 0, "TopicInfo": 2 + 8 + 4, "Offsets": 0, "OffsetsReply": 0, "TopicListReply": 1, "Stats": 0} {
+		for _, count := range []uint32{20, 100, 250, MaxListItems} {
+			b := append(appendU32(make([]byte, head), count), make([]byte, 150)...)
+			m := messages()[name]
+			require.ErrorIs(t, m.Decode(b), BadRequest, name)
+			require.LessOrEqual(t, deepSize(reflect.ValueOf(m)), 300, "%s of %d items in 150 bytes", name, count)
+		}
+	}
 }
 
 // TestFramesCutAnywhereAreAskedForAgainOrRefused cuts a frame at every byte: what judges by
