@@ -114,11 +114,17 @@ func (f Frame) Settled() uint64 {
 // Check is the stored check.
 func (f Frame) Check() uint64 { return binary.BigEndian.Uint64(f.tail()[20:]) }
 
+// unstampedSum is the hash over 36 zeros: what a producer's frame has before it is stamped.
+var unstampedSum = xxhash.Sum64(make([]byte, stampedBytes))
+
 // stampedSum is the hash over the 36 bytes that the broker stamps.
 func (f Frame) stampedSum() uint64 {
 	var b [stampedBytes]byte
 	copy(b[:16], f[1:17])
 	copy(b[16:], f[len(f)-TailSize:len(f)-8])
+	if b == ([stampedBytes]byte{}) {
+		return unstampedSum
+	}
 	return xxhash.Sum64(b[:])
 }
 
