@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"runtime"
 	"sync"
 )
 
@@ -112,6 +113,7 @@ func (y *syncer) run() {
 			l.sync.queued, l.sync.running = false, true
 		}
 		y.mu.Unlock()
+		runtime.Gosched() // appends that are ready to run join this group
 		if len(many) == 1 {
 			many[0].flush()
 		} else {
