@@ -24,7 +24,7 @@ const (
 
 // buffers hands out memory under one budget for all connections.
 //
-// Bounds: the bytes handed out never exceed limit, but for those of force; free buffers beyond
+// Bounds: the bytes handed out exceed limit by no more than what force gives; free buffers beyond
 // what a class keeps go to the garbage collector.
 type buffers struct {
 	limit int64 // bytes; immutable
@@ -75,6 +75,15 @@ func (b *buffers) take(n int) []byte {
 		return nil
 	}
 	return b.make(int(size))
+}
+
+// takeOrSmall is take, or a small buffer when the budget is used up: requests and short runs
+// go on being read. Connections are counted, so that is bounded too.
+func (b *buffers) takeOrSmall(n int) []byte {
+	if buf := b.take(n); buf != nil {
+		return buf
+	}
+	return b.force(smallBuffer)
 }
 
 // force is take for what must go on whatever the budget says. The caller bounds it.

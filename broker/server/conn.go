@@ -86,7 +86,7 @@ func (c *conn) run() {
 
 // serve finds out which protocol the peer speaks and serves it.
 func (c *conn) serve() error {
-	if err := c.fill(0); err != nil {
+	if err := c.fill(); err != nil {
 		return err
 	}
 	switch first := c.in.bytes()[0]; {
@@ -212,7 +212,7 @@ func (c *conn) log() *slog.Logger {
 // serveNative reads and processes frames until the connection is over.
 func (c *conn) serveNative() error {
 	for {
-		need, err := c.process()
+		err := c.process()
 		c.appendRuns()
 		c.flush()
 		if err != nil {
@@ -221,7 +221,7 @@ func (c *conn) serveNative() error {
 		if !c.backpressure() {
 			return c.afterFinish()
 		}
-		if err := c.fill(need); err != nil {
+		if err := c.fill(); err != nil {
 			return err
 		}
 	}
@@ -238,11 +238,10 @@ func (c *conn) afterFinish() error {
 	return net.ErrClosed
 }
 
-// process handles every whole frame in the input. need is the size of the frame at its start
-// that is not yet whole, 0 when not even that is known.
+// process handles every whole frame in the input.
 //
 // Errors: framing is lost, or the peer breaks the protocol.
-func (c *conn) process() (need int, err error) {
+func (c *conn) process() error {
 	in := &c.in
 	for {
 		if c.skip > 0 {
@@ -253,23 +252,23 @@ func (c *conn) process() (need int, err error) {
 		b := in.bytes()
 		n, err := c.bounds().Size(b)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		if n == 0 || n > len(b) {
-			return n, nil
+			return nil
 		}
 		h := protocol.HeaderOf(b)
 		if h.Magic() == protocol.MagicProduce {
-			used, need, err := c.produce(h, b)
+			used, err := c.produce(h, b)
 			if err != nil || used == 0 {
-				return need, err
+				return err
 			}
 			in.pos += used
 			continue
 		}
 		in.pos += n
 		if err := c.frame(h, b[:n]); err != nil {
-			return 0, err
+			return err
 		}
 	}
 }

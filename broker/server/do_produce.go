@@ -34,16 +34,16 @@ type run struct {
 
 // produce takes the PRODUCE run at the start of b: it verifies the whole run in place and
 // leaves it to be appended with the others of this read. used is how many bytes of b are done
-// with; 0 means that the run is not yet whole, and need is its size.
+// with; 0 means that the run is not yet whole.
 //
 // A run that is refused by its header is not waited for: its bytes are thrown away as they
 // come, so that a refusal costs no memory.
-func (c *conn) produce(h *protocol.Header, b []byte) (used, need int, err error) {
+func (c *conn) produce(h *protocol.Header, b []byte) (used int, err error) {
 	if !c.greeted.Load() {
-		return 0, 0, &protocol.Error{Code: protocol.Unauthenticated, Detail: "PRODUCE before HELLO"}
+		return 0, &protocol.Error{Code: protocol.Unauthenticated, Detail: "PRODUCE before HELLO"}
 	}
 	if h.KeySize() != 0 || h.PayloadSize() != 0 {
-		return 0, 0, &protocol.Error{Code: protocol.BadFrame, Detail: "PRODUCE header with key or payload"}
+		return 0, &protocol.Error{Code: protocol.BadFrame, Detail: "PRODUCE header with key or payload"}
 	}
 	size := h.RunBytes()
 	d := c.handles[h.Handle()]
@@ -52,16 +52,16 @@ func (c *conn) produce(h *protocol.Header, b []byte) (used, need int, err error)
 		r.refused = &protocol.Error{Code: protocol.UnknownHandle, Detail: fmt.Sprintf("handle %d", h.Handle())}
 		c.answerUnknown(h.Handle(), r)
 		c.skip = uint64(size)
-		return protocol.HeaderSize, 0, nil
+		return protocol.HeaderSize, nil
 	}
 	settings := d.part.Topic().Settings()
 	refused, more := c.refuseRun(h, b, settings)
 	if more {
-		return 0, 2 * protocol.HeaderSize, nil
+		return 0, nil
 	}
 	total := protocol.HeaderSize + int(size)
 	if refused == nil && len(b) < total {
-		return 0, total, nil
+		return 0, nil
 	}
 	if len(d.runs) == 0 {
 		c.touched = append(c.touched, d)
@@ -72,7 +72,7 @@ func (c *conn) produce(h *protocol.Header, b []byte) (used, need int, err error)
 		r.refused = refused
 		d.runs = append(d.runs, r)
 		c.skip = uint64(size)
-		return protocol.HeaderSize, 0, nil
+		return protocol.HeaderSize, nil
 	}
 	whole, err := protocol.CheckRun(b[protocol.HeaderSize:total:total], settings.MaxMessageBytes)
 	if err == nil && whole.Flags != 0 {
@@ -86,7 +86,7 @@ func (c *conn) produce(h *protocol.Header, b []byte) (used, need int, err error)
 		d.entries = append(d.entries, storage.Entry{Run: whole})
 	}
 	d.runs = append(d.runs, r)
-	return total, 0, nil
+	return total, nil
 }
 
 // refuseRun judges a run by its header, and by that of its first frame when the run is longer

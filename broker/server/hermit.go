@@ -70,7 +70,7 @@ func (c *conn) legacyHello() (protocol.LegacyHello, error) {
 			c.in.pos += n
 			return h, err
 		}
-		if err := c.fill(0); err != nil {
+		if err := c.fill(); err != nil {
 			return h, err
 		}
 	}
@@ -91,7 +91,7 @@ func (c *conn) legacyProduce(p *broker.Partition) error {
 	l.waiter.Wake = l.wake
 	c.legacy = l
 	for {
-		need, err := l.take()
+		err := l.take()
 		l.drop()
 		c.flush()
 		if err != nil {
@@ -100,7 +100,7 @@ func (c *conn) legacyProduce(p *broker.Partition) error {
 		if !c.backpressure() {
 			return c.afterFinish()
 		}
-		if err := c.fill(need); err != nil {
+		if err := c.fill(); err != nil {
 			return err
 		}
 	}
@@ -110,7 +110,7 @@ func (c *conn) legacyProduce(p *broker.Partition) error {
 const legacyOverhead = protocol.PreludeSize + protocol.TailSize
 
 // take wraps and appends every whole frame of the input, many with one append.
-func (l *legacyProducer) take() (need int, err error) {
+func (l *legacyProducer) take() error {
 	in := &l.conn.in
 	limit := l.part.Topic().Settings().MaxMessageBytes
 	for {
@@ -118,7 +118,7 @@ func (l *legacyProducer) take() (need int, err error) {
 		n, err := protocol.LegacySize(b, limit)
 		if err != nil || n == 0 || n > len(b) {
 			l.append()
-			return n, err
+			return err
 		}
 		if len(l.wrapped)+n+legacyOverhead > cap(l.wrapped) {
 			l.append()
@@ -131,7 +131,7 @@ func (l *legacyProducer) take() (need int, err error) {
 		l.wrapped, err = protocol.AppendOpaque(l.wrapped, b[protocol.HeaderSize:body], b[body:n], count)
 		if err != nil {
 			l.append()
-			return 0, err
+			return err
 		}
 		l.counts = append(l.counts, count)
 		in.pos += n
@@ -224,7 +224,7 @@ func (c *conn) legacyConsume(p *broker.Partition, group string) error {
 	c.kick()
 	for {
 		c.in.pos, c.in.end = 0, 0
-		if err := c.fill(0); err != nil {
+		if err := c.fill(); err != nil {
 			return err
 		}
 		if c.over() {

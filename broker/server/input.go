@@ -1,14 +1,10 @@
 package server
 
 import (
-	"errors"
 	"time"
 
 	"github.com/millrace-mq/millrace/protocol"
 )
-
-// errStarved means that the budget for reading is used up.
-var errStarved = errors.New("server: no memory for reading")
 
 const (
 	maxReadBuffer = 1 << 20         // bytes; how far a busy connection's buffer grows by itself
@@ -58,29 +54,21 @@ func (c *conn) park() {
 	}
 }
 
-// fill reads once. need is the size of the frame at the start of the input, 0 when it is not
-// known.
+// fill reads once.
 //
 // Errors: io.EOF, those of the socket, protocol.Throttled when there is no memory in time.
-func (c *conn) fill(need int) error {
-	for {
-		err := c.room(need)
-		var n int
-		if err == nil {
-			n, err = c.read()
-		}
-		if err == nil {
-			c.noteRead(n)
-			return nil
-		}
-		if !errors.Is(err, errStarved) {
-			return err
-		}
+func (c *conn) fill() error {
+	for !c.room() {
 		if !c.server.buffers.await(c.larger(), time.Now().Add(starveTime), c.over) {
 			return &protocol.Error{Code: protocol.Throttled, Detail: "no memory for reading", Actual: uint64(c.server.buffers.used.Load()),
 				Limit: uint64(c.server.buffers.limit), Setting: "limits.inflight_bytes"}
 		}
 	}
+	n, err := c.read()
+	if err == nil {
+		c.noteRead(n)
+	}
+	return err
 }
 
 // larger is the size of the buffer that room is about to take.
@@ -96,37 +84,35 @@ func (c *conn) larger() int {
 }
 
 // room makes free space in the input: at the front, in a larger buffer when all of it is one
-// unfinished frame, or in the next size when reads have been filling this one.
-func (c *conn) room(need int) error {
+// unfinished frame, or in the next size when reads have been filling this one. It is false when
+// there is no memory for that now.
+func (c *conn) room() bool {
 	in, pool := &c.in, c.server.buffers
 	if in.buf == nil {
-		return nil // read takes one when there is something to read
+		return true // read takes one when there is something to read
 	}
 	left := in.end - in.pos
 	if left == 0 && len(in.buf) != c.target() {
 		pool.give(in.buf)
 		*in = input{want: in.want}
-		return nil
+		return true
 	}
 	free := len(in.buf) - in.end
-	if in.pos > 0 && (left == 0 || free < left || free < need-left) {
+	if in.pos > 0 && (left == 0 || free < len(in.buf)/2) {
 		copy(in.buf, in.bytes())
 		in.pos, in.end = 0, left
 	}
-	if in.end < len(in.buf) && (left == 0 || len(in.buf) >= c.target() || need <= len(in.buf) && need > 0) {
-		return nil
+	if in.end < len(in.buf) && len(in.buf) >= c.target() {
+		return true
 	}
 	bigger := pool.take(c.larger())
 	if bigger == nil {
-		if in.end < len(in.buf) {
-			return nil
-		}
-		return errStarved
+		return in.end < len(in.buf)
 	}
 	copy(bigger, in.bytes())
 	pool.give(in.buf)
 	in.buf, in.pos, in.end = bigger, 0, left
-	return nil
+	return true
 }
 
 // noteRead counts what a read brought and adapts the size of the next buffer.

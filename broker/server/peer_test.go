@@ -17,6 +17,10 @@ import (
 // patience is how long things that must happen may take on a busy machine.
 const patience = 20 * time.Second
 
+var noDeadline time.Time
+
+const tick = 2 * time.Millisecond
+
 // peer is a client that says exactly what a test tells it to.
 type peer struct {
 	t    testing.TB

@@ -53,9 +53,7 @@ func (c *conn) write(buf []byte) error {
 func (c *conn) readNet() (int, error) {
 	in := &c.in
 	if in.buf == nil {
-		if in.buf = c.server.buffers.take(c.target()); in.buf == nil {
-			return 0, errStarved
-		}
+		in.buf = c.server.buffers.takeOrSmall(c.target())
 	}
 	c.busy.Store(false)
 	n, err := c.sock.net.Read(in.buf[in.end:])

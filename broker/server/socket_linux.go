@@ -42,10 +42,7 @@ func (c *conn) tryRead(fd uintptr) bool {
 	s.readN, s.readErr = 0, nil
 	c.busy.Store(true)
 	if in.buf == nil {
-		if in.buf = c.server.buffers.take(c.target()); in.buf == nil {
-			s.readErr = errStarved
-			return true
-		}
+		in.buf = c.server.buffers.takeOrSmall(c.target())
 	}
 	for {
 		n, err := unix.Read(int(fd), in.buf[in.end:])
