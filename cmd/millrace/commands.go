@@ -22,6 +22,18 @@ package main
 // c.object print in the form that -o asks for; c.startProgress reports on
 // stderr; usagef and withCode return errors that carry an exit code.
 var commands = []command{
+	serverCommand,
+	devCommand,
+	produceCommand,
+	consumeCommand,
+	topicsLsCommand,
+	topicsShowCommand,
+	topicsCreateCommand,
+	topicsSetCommand,
+	topicsRmCommand,
+	healthCommand,
+	verifyCommand,
+	dumpCommand,
 	configShowCommand,
 	configExplainCommand,
 	configInitCommand,

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+
+	"github.com/millrace-mq/millrace/client"
+	"github.com/millrace-mq/millrace/protocol"
+)
+
+var topicsCreateCommand = command{
+	name:    "topics create",
+	args:    "TOPIC [NAME=VALUE ...]",
+	minArgs: 1, maxArgs: -1,
+	summary: "Create a topic",
+	help: "Settings are given as --NAME VALUE, --set NAME=VALUE or NAME=VALUE: millrace topics create orders -p 12 --retention 7d segment_bytes=64MiB. " +
+		"What is not named takes the broker's default. Prints the topic as topics show does.",
+	setup: func(fs *flag.FlagSet) runFunc {
+		settings := settingFlags(fs)
+		missing := fs.Bool("if-missing", false, "no error when the topic exists with the settings that are named")
+		dry := fs.Bool("dry-run", false, "check the name and the settings, and do nothing")
+		return func(ctx context.Context, c *call) error {
+			name := c.args[0]
+			if err := settings.arguments("topics create", c.args[1:]); err != nil {
+				return err
+			}
+			if err := protocol.ValidClientTopic(name); err != nil {
+				return withCode(exitUsage, err)
+			}
+			if *dry {
+				return c.printChanges(changesOf(nil, settings.list))
+			}
+			return c.withClient(ctx, func(cl *client.Client) error {
+				info, err := cl.CreateTopic(ctx, name, settings.list, *missing)
+				if err != nil {
+					return err
+				}
+				return c.printTopic(info)
+			})
+		}
+	},
+}
+
+var topicsSetCommand = command{
+	name:    "topics set",
+	args:    "TOPIC [NAME=VALUE ...]",
+	minArgs: 1, maxArgs: -1,
+	summary: "Change settings of a topic",
+	help: "Settings are given as NAME=VALUE, --NAME VALUE or --set NAME=VALUE: millrace topics set orders retention=30d partitions=24. " +
+		"Prints what each was before. Partitions can be raised, not lowered.",
+	setup: func(fs *flag.FlagSet) runFunc {
+		settings := settingFlags(fs)
+		dry := fs.Bool("dry-run", false, "say what would change, and do nothing")
+		return func(ctx context.Context, c *call) error {
+			if err := settings.arguments("topics set", c.args[1:]); err != nil {
+				return err
+			}
+			if len(settings.list) == 0 {
+				return usagef("topics set: no setting to change; give NAME=VALUE")
+			}
+			return c.withClient(ctx, func(cl *client.Client) error { return alterTopic(ctx, c, cl, settings.list, *dry) })
+		}
+	},
+}
+
+// arguments reads settings that are given as NAME=VALUE without a flag.
+func (v *settingsValue) arguments(verb string, args []string) error {
+	for _, arg := range args {
+		if err := v.Set(arg); err != nil {
+			return usagef("%s: %w", verb, err)
+		}
+	}
+	return nil
+}
+
+func alterTopic(ctx context.Context, c *call, cl *client.Client, settings protocol.TopicSettings, dry bool) error {
+	before, err := cl.DescribeTopic(ctx, c.args[0])
+	if err != nil {
+		return err
+	}
+	if dry {
+		return c.printChanges(changesOf(before.Settings, settings))
+	}
+	after, err := cl.AlterTopic(ctx, c.args[0], settings)
+	if err != nil {
+		return err
+	}
+	var now protocol.TopicSettings
+	for _, s := range settings {
+		if v, ok := after.Settings.Get(s.ID); ok {
+			s.Value = v
+		}
+		now = append(now, s)
+	}
+	return c.printChanges(changesOf(before.Settings, now))
+}
+
+// change is a setting before and after.
+type change struct {
+	spec          *protocol.SettingSpec
+	before, after string // before is empty where there was nothing
+}
+
+func changesOf(before, after protocol.TopicSettings) []change {
+	var list []change
+	for _, s := range after {
+		spec := s.ID.Spec()
+		was := ""
+		if v, ok := before.Get(s.ID); ok {
+			was = settingText(spec, v)
+		}
+		list = append(list, change{spec, was, settingText(spec, s.Value)})
+	}
+	return list
+}
+
+func (c *call) printChanges(list []change) error {
+	if len(list) == 0 {
+		return c.object(map[string]bool{"ok": true}, func(w io.Writer) { fmt.Fprintln(w, "ok: the broker's defaults") })
+	}
+	out := c.rows("setting", "before", "after")
+	for _, ch := range list {
+		out.add(ch.spec.Name, ch.before, ch.after)
+	}
+	return out.flush()
+}
