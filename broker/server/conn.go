@@ -53,6 +53,7 @@ type conn struct {
 
 	// owned by the server's watch
 	pinged bool
+	quiet  int // looks in a row that found it idle while draining
 
 	// atomic, published by the reader
 	lingers atomic.Int64 // tick when it began to wait for the peer to hang up, ns; 0 = it does not

@@ -101,9 +101,17 @@ func (c *conn) look(now int64) {
 	}
 }
 
+// quietLooks is how often in a row a draining connection must be found idle: what arrived just
+// before may not have woken its reader yet.
+const quietLooks = 5
+
 // endIfDone ends a connection that has nothing left to say while the server drains.
 func (c *conn) endIfDone(now int64) {
 	if c.busy.Load() {
+		c.quiet = 0
+		return
+	}
+	if c.quiet++; c.quiet < quietLooks {
 		return
 	}
 	o := &c.out
