@@ -200,18 +200,28 @@ func (b *Broker) Create(name string, settings protocol.TopicSettings) (*Topic, e
 	t.dir = path.Join(topicsDir, name+"."+formatID(t.id))
 	t.settings.Store(&s)
 	if err := b.makeDir(t, &s); err != nil {
-		return nil, atTopic(name, err)
+		return nil, b.undo(t, err)
 	}
 	parts := t.newPartitions(0, s.Partitions)
 	t.parts.Store(&parts)
 	if err := b.openNew(parts, &s); err != nil {
-		return nil, atTopic(name, errors.Join(err, b.bury(t)))
+		return nil, b.undo(t, err)
 	}
 	b.topics.Store(name, t)
 	b.counts.topicCount.Add(1)
 	b.counts.created.Add(1)
 	b.log.Info("topic created", "topic", name, "id", formatID(t.id), "partitions", s.Partitions, "durability", s.Floor.String())
 	return t, nil
+}
+
+// undo takes back a creation that failed with err. Where even that fails the name is refused:
+// a second directory of the same name would hide the first.
+func (b *Broker) undo(t *Topic, err error) error {
+	if left := b.bury(t); left != nil {
+		err = errors.Join(err, left)
+		b.damaged[t.name] = atTopic(t.name, fmt.Errorf("%w: %s is left of a creation that failed: %w", ErrDamagedTopic, t.dir, left))
+	}
+	return atTopic(t.name, err)
 }
 
 // room refuses n more partitions than the limit leaves.
