@@ -1,0 +1,228 @@
+package bench
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/millrace-mq/millrace/protocol"
+)
+
+// Report is the Result of one or more runs of one shape: of the run in the middle by
+// rate, or of the one that was cut short. Verify counts the flaws of all runs. What
+// follows the Result's own fields in the same object says more.
+type Report struct {
+	Result
+	Partitions int           `json:"partitions"`
+	Window     int           `json:"window"` // batches a producer may have unanswered
+	Lockstep   bool          `json:"lockstep"`
+	LingerUS   int64         `json:"linger_us"`
+	TargetRate float64       `json:"target_rate,omitempty"` // messages per second asked for
+	Topic      string        `json:"topic,omitempty"`
+	Client     ClientReport  `json:"client"`
+	Phases     []PhaseReport `json:"phases"`
+	Spread     SpreadReport  `json:"spread"`
+	Repeats    []Repeat      `json:"repeats"` // each measured run, in their order
+	Spans      []Span        `json:"acked_spans,omitempty"`
+	Harness    []string      `json:"harness"`         // what the figures do not say
+	Error      string        `json:"error,omitempty"` // what cut the last run short
+}
+
+// ClientReport is what the load generator used.
+type ClientReport struct {
+	CPUSeconds float64 `json:"cpu_seconds"`
+}
+
+// PhaseReport is one phase of the run in the middle.
+type PhaseReport struct {
+	Name     string  `json:"name"`
+	Messages uint64  `json:"messages"`
+	Seconds  float64 `json:"seconds"`
+	Rate     float64 `json:"rate"`
+	Costs
+}
+
+// Costs are CPU milliseconds per million messages; 0 where unknown.
+type Costs struct {
+	Broker float64 `json:"broker_cpu_ms_per_million"`
+	Client float64 `json:"client_cpu_ms_per_million"`
+}
+
+// Repeat is one measured run.
+type Repeat struct {
+	Acked     uint64  `json:"acked"`
+	Seconds   float64 `json:"seconds"`
+	Rate      float64 `json:"rate"`
+	LatencyUS Latency `json:"latency_us"`
+	Costs
+	Phases []PhaseReport `json:"phases"`
+}
+
+// SpreadReport is the range of figures over all measured runs.
+type SpreadReport struct {
+	Rate   Spread `json:"rate"`
+	P50    Spread `json:"p50_us"`
+	P99    Spread `json:"p99_us"`
+	Broker Spread `json:"broker_cpu_ms_per_million"`
+	Client Spread `json:"client_cpu_ms_per_million"`
+}
+
+// Spread is a figure over repeats.
+type Spread struct {
+	Min    float64 `json:"min"`
+	Median float64 `json:"median"`
+	Max    float64 `json:"max"`
+}
+
+// spreadOf returns the spread of figures; the median of an even number is the lower of
+// the two in the middle, so that it belongs to a run.
+func spreadOf(figures []float64) Spread {
+	if len(figures) == 0 {
+		return Spread{}
+	}
+	f := slices.Sorted(slices.Values(figures))
+	return Spread{Min: f[0], Median: f[(len(f)-1)/2], Max: f[len(f)-1]}
+}
+
+// NewReport puts the runs of one scenario and shape together; there must be one. cut is
+// the error that ended the last of them early, nil if all are whole.
+//
+// Ownership: evidence becomes part of the report and gets the counters and recordings
+// of the run that is reported.
+func NewReport(scenario string, shape Shape, runs []*Run, evidence *Evidence, cut error) *Report {
+	if len(runs) == 0 {
+		panic("bench: a report of no run")
+	}
+	middle := runs[len(runs)-1]
+	if cut == nil {
+		sorted := slices.SortedStableFunc(slices.Values(runs), func(a, b *Run) int { return cmp.Compare(a.Rate(), b.Rate()) })
+		middle = sorted[(len(sorted)-1)/2]
+	}
+	spent := middle.spent()
+	r := &Report{
+		Result: Result{
+			Schema: Schema, Scenario: scenario, Messages: middle.Messages, Acked: middle.Acked, Size: shape.Size,
+			Clients: shape.Clients, Batch: shape.Batch, Level: shape.Level.String(), Seconds: middle.Elapsed.Seconds(),
+			Rate: middle.Rate(), ByteRate: middle.Rate() * float64(shape.Size), LatencyUS: middle.Latency.Latency(),
+			Broker:   Broker{CPUSeconds: spent.Broker.Seconds(), RSSPeak: spent.RSSPeak},
+			Evidence: evidence,
+		},
+		Partitions: shape.Partitions, Window: shape.window(), Lockstep: shape.Lockstep, LingerUS: shape.Linger.Microseconds(),
+		TargetRate: shape.Rate, Topic: shape.Topic, Client: ClientReport{spent.Client.Seconds()},
+		Phases: reportPhases(middle), Spans: middle.Spans,
+	}
+	for _, run := range runs {
+		r.Verify.add(run.Verify)
+		r.Repeats = append(r.Repeats, reportRepeat(run))
+	}
+	r.Spread = reportSpread(r.Repeats)
+	evidence.Counters = maps.Clone(middle.Counters)
+	evidence.Latencies = map[string]*Histogram{}
+	maps.Copy(evidence.Latencies, middle.Latencies)
+	if middle.Latency.Count() > 0 {
+		evidence.Latencies[scenario] = &middle.Latency
+	}
+	if cut != nil {
+		r.Error = cut.Error()
+	}
+	return r
+}
+
+func reportPhases(run *Run) []PhaseReport {
+	phases := make([]PhaseReport, 0, len(run.Phases))
+	for _, p := range run.Phases {
+		phases = append(phases, PhaseReport{Name: p.Name, Messages: p.Messages, Seconds: p.Elapsed.Seconds(),
+			Rate: rate(p.Messages, p.Elapsed), Costs: costsOf(p.Spent, p.Messages)})
+	}
+	return phases
+}
+
+func costsOf(s Spent, messages uint64) Costs {
+	if messages == 0 {
+		return Costs{}
+	}
+	millions := float64(messages) / 1e6
+	return Costs{Broker: s.Broker.Seconds() * 1e3 / millions, Client: s.Client.Seconds() * 1e3 / millions}
+}
+
+func reportRepeat(run *Run) Repeat {
+	return Repeat{Acked: run.Acked, Seconds: run.Elapsed.Seconds(), Rate: run.Rate(), LatencyUS: run.Latency.Latency(),
+		Costs: costsOf(run.spent(), run.Acked), Phases: reportPhases(run)}
+}
+
+func reportSpread(repeats []Repeat) SpreadReport {
+	over := func(figure func(*Repeat) float64) Spread {
+		figures := make([]float64, len(repeats))
+		for i := range repeats {
+			figures[i] = figure(&repeats[i])
+		}
+		return spreadOf(figures)
+	}
+	return SpreadReport{
+		Rate:   over(func(r *Repeat) float64 { return r.Rate }),
+		P50:    over(func(r *Repeat) float64 { return r.LatencyUS.P50 }),
+		P99:    over(func(r *Repeat) float64 { return r.LatencyUS.P99 }),
+		Broker: over(func(r *Repeat) float64 { return r.Broker }),
+		Client: over(func(r *Repeat) float64 { return r.Client }),
+	}
+}
+
+// Caveats says what the figures of a scenario do not tell: what loads the same cores,
+// and what is timed. onMachine tells that the broker's process runs here.
+func Caveats(scenario string, shape Shape, addr string, onMachine bool, cores int) []string {
+	var all []string
+	if onMachine || loopback(addr) {
+		all = append(all, fmt.Sprintf("load generator and broker share the %d cores of this machine and speak over loopback: rates are those of both ends together", cores))
+	}
+	if !onMachine {
+		all = append(all, "the broker's process is not on this machine: its CPU and memory are what it says of itself")
+	}
+	switch scenario {
+	case ScenarioProduce, ScenarioE2E:
+		if shape.Level == protocol.LevelNone {
+			all = append(all, "nothing is acknowledged: acked counts what was written to a socket, and the time runs until the broker has it")
+		}
+		timed := "latency is from when a batch was made to its acknowledgement, waiting in the client included"
+		if shape.Rate > 0 {
+			timed = "latency is from when a batch was due to its acknowledgement"
+		} else if shape.every() > 1 {
+			timed += fmt.Sprintf("; one batch of %d is timed", shape.every())
+		}
+		all = append(all, timed)
+	case ScenarioLatency:
+		all = append(all, "latency is from when a message was due to when the consumer had checked it; send_lateness is the harness's own part of it")
+	}
+	return all
+}
+
+// WriteReport writes r to the file at path as one JSON object and a line feed,
+// replacing what was there.
+func WriteReport[R *Report | *RatioReport | *Receipt](path string, r R) error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("report for %s: %w", path, err)
+	}
+	return os.WriteFile(path, append(b, '\n'), 0o644)
+}
+
+// ReadSpans reads what was acknowledged from a report that WriteReport wrote, and the
+// seed and size of the payloads.
+//
+// Errors: ErrBadReceipt for what is no report with spans.
+func ReadSpans(path string) (spans []Span, seed uint64, size int, err error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	var r Report
+	if err := json.Unmarshal(b, &r); err != nil {
+		return nil, 0, 0, fmt.Errorf("%w: %s: %w", ErrBadReceipt, path, err)
+	}
+	if r.Schema != Schema || r.Evidence == nil || r.Spans == nil && r.Acked > 0 {
+		return nil, 0, 0, fmt.Errorf("%w: %s says nothing about what was acknowledged", ErrBadReceipt, path)
+	}
+	return r.Spans, r.Seed, r.Size, nil
+}

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/millrace-mq/millrace/bench"
+	"github.com/millrace-mq/millrace/protocol"
+)
+
+// benchFlags are the flags that load scenarios share.
+type benchFlags struct {
+	shape    bench.Shape
+	messages int64
+	size     int64
+	rate     int64
+	level    *string
+	repeat   int
+	warmUp   *string
+	verify   bool
+	json     string
+	receipts string
+	ceiling  bool
+	self     bool
+	selfDir  string
+}
+
+// register declares the flags; the shape as it is holds the defaults.
+func (f *benchFlags) register(fs *flag.FlagSet) {
+	countVar(fs, &f.messages, "messages", int64(f.shape.Messages), "`N` messages: 1000, 1M")
+	alias(fs, "n", "messages")
+	sizeVar(fs, &f.size, "size", 100, "`SIZE` of a message: 100, 1KiB")
+	fs.IntVar(&f.shape.Clients, "clients", f.shape.Clients, "`N` clients, a connection each")
+	fs.Uint64Var(&f.shape.Seed, "seed", 1, "`SEED` of the payloads")
+	f.registerRun(fs)
+}
+
+// registerLoad declares the flags of scenarios that publish.
+func (f *benchFlags) registerLoad(fs *flag.FlagSet) {
+	fs.IntVar(&f.shape.Batch, "batch", f.shape.Batch, "`N` messages in a frame; 1 = each alone")
+	fs.IntVar(&f.shape.Window, "window", 0, "`N` batches a client may have unanswered; 0 = as many as hold 1 MiB, at least 64")
+	fs.BoolVar(&f.shape.Lockstep, "lockstep", false, "send the next batch after the answer to the last")
+	durationVar(fs, &f.shape.Linger, "linger", 0, "wait for company before sending, `DURATION`")
+	f.level = choiceVar(fs, "durable", "durable", "`LEVEL` of the topic and of acknowledgements: durable, written, none or quorum", "written", "none", "quorum")
+	fs.IntVar(&f.shape.Partitions, "partitions", 1, "`N` partitions of the topic")
+	countVar(fs, &f.rate, "rate", int64(f.shape.Rate), "`N` messages per second of all clients together; 0 = as fast as they are acknowledged")
+	fs.StringVar(&f.shape.Topic, "topic", "", "`TOPIC` to use, made if it is missing; without, one of its own that is deleted at the end")
+	fs.BoolVar(&f.shape.Keep, "keep", false, "do not delete the topic")
+}
+
+// registerRun declares what every scenario takes.
+func (f *benchFlags) registerRun(fs *flag.FlagSet) {
+	fs.IntVar(&f.repeat, "repeat", 1, "`N` measured runs; figures are those of the one in the middle, with the range of all")
+	f.warmUp = choiceVar(fs, "warm-up", "auto", "`MODE`: one run before that does not count; auto = with --repeat above 1, on or off", "on", "off")
+	fs.BoolVar(&f.verify, "verify", false, "fail when a message was lost, doubled, reordered or altered")
+	fs.StringVar(&f.json, "json", "", "write the report as one JSON object to `FILE`")
+	fs.StringVar(&f.receipts, "receipts", "", "append the result with its evidence to `FILE`, one JSON object a line")
+	fs.BoolVar(&f.ceiling, "ceiling", false, "measure this machine's own limits after the runs (20 s) and report them too")
+	f.registerSelf(fs)
+}
+
+func (f *benchFlags) registerSelf(fs *flag.FlagSet) {
+	fs.BoolVar(&f.self, "self", false, "start a broker for the runs, with data that are removed afterwards, instead of using --addr")
+	fs.StringVar(&f.selfDir, "self-dir", "", "`DIR` in which that broker has its data; the disk matters (default: the directory for temporary files)")
+}
+
+// complete moves the flags of other types into the shape.
+func (f *benchFlags) complete() error {
+	s := &f.shape
+	s.Messages, s.Size, s.Rate = uint64(f.messages), int(min(f.size, bench.MaxPayload+1)), float64(f.rate)
+	s.Batch, s.Partitions = max(s.Batch, 1), max(s.Partitions, 1)
+	if f.level != nil {
+		level, ok := protocol.ParseLevel(*f.level)
+		if !ok {
+			return usagef("--durable %s is no level", *f.level)
+		}
+		s.Level = level
+	}
+	if f.repeat < 1 || f.repeat > 1000 {
+		return usagef("--repeat %d: want 1 to 1000", f.repeat)
+	}
+	if err := s.Validate(); err != nil {
+		return usagef("bench: %w", err)
+	}
+	return nil
+}
+
+// warms says that one run comes before those that count. The first run after a quiet
+// time pays for memory and files that later ones find in place, several times over in a
+// virtual machine.
+func (f *benchFlags) warms() bool { return *f.warmUp == "on" || *f.warmUp == "auto" && f.repeat > 1 }
+
+// benchTarget is the broker that is measured.
+type benchTarget struct {
+	*bench.Bench
+	child *bench.BrokerProcess // nil = it was there before
+	dir   string               // of its data; "" = unknown
+}
+
+// benchTarget connects the scenario's progress and starts the broker of --self.
+func (c *call) benchTarget(ctx context.Context, f *benchFlags) (*benchTarget, error) {
+	t := &benchTarget{Bench: &bench.Bench{Addr: c.addr, Progress: func(phase string, total uint64) (func(uint64), func()) {
+		p := c.startProgress(phase, "messages", int64(total))
+		return func(n uint64) { p.add(int64(n)) }, p.finish
+	}}}
+	if !f.self {
+		return t, nil
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	t.child, err = bench.StartBroker(ctx, f.selfDir, func(dataDir, portFile string) []string {
+		return []string{program, "server", "--data-dir", dataDir, "--listen", "127.0.0.1:0", "--http", "off",
+			"--durability", f.floor(), "--log.level", "warn", "--port-file", portFile}
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.Addr, t.PID, t.dir = t.child.Addr(), t.child.PID(), t.child.DataDir()
+	return t, nil
+}
+
+func (f *benchFlags) floor() string {
+	if f.level == nil {
+		return protocol.LevelWritten.String()
+	}
+	return *f.level
+}
+
+// stop ends the broker of --self.
+func (t *benchTarget) stop() error {
+	if t.child == nil {
+		return nil
+	}
+	return t.child.Stop()
+}
+
+// runBench measures a scenario as often as the flags say and reports it.
+func (c *call) runBench(ctx context.Context, scenario string, f *benchFlags, measure func(ctx context.Context, b *bench.Bench) (*bench.Run, error)) (err error) {
+	if err := f.complete(); err != nil {
+		return err
+	}
+	t, err := c.benchTarget(ctx, f)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.stop()) }()
+	began := c.now()
+	runs, cut := c.repeatBench(ctx, t, f, measure)
+	if len(runs) == 0 {
+		return cut
+	}
+	report, err := c.reportBench(ctx, scenario, f, t, runs, began, cut)
+	if err != nil {
+		return errors.Join(cut, err)
+	}
+	switch {
+	case cut != nil:
+		return withCode(exitRuntime, fmt.Errorf("bench %s was cut short after %s acked: %w", scenario, plural(int(report.Acked), "message"), cut))
+	case !report.Verify.OK() && f.verify:
+		return withCode(exitRuntime, fmt.Errorf("%w: %s", bench.ErrFlawed, verifyText(report.Verify)))
+	case !report.Verify.OK():
+		c.notice("warning: %s", verifyText(report.Verify))
+	}
+	return nil
+}
+
+// repeatBench makes the runs. One that was cut short is the last and counts, whichever
+// it is.
+func (c *call) repeatBench(ctx context.Context, t *benchTarget, f *benchFlags, measure func(ctx context.Context, b *bench.Bench) (*bench.Run, error)) (runs []*bench.Run, err error) {
+	total := f.repeat
+	if f.warms() {
+		total++
+	}
+	for i := range total {
+		run, err := measure(ctx, t.Bench)
+		if run != nil && (i >= total-f.repeat || err != nil) {
+			runs = append(runs, run)
+		}
+		if err != nil {
+			if t.child != nil {
+				err = fmt.Errorf("%w; the end of the broker's log: %s", err, t.child.LogTail())
+			}
+			return runs, err
+		}
+	}
+	return runs, nil
+}
+
+// reportBench writes and prints what was measured.
+func (c *call) reportBench(ctx context.Context, scenario string, f *benchFlags, t *benchTarget, runs []*bench.Run, began time.Time, cut error) (*bench.Report, error) {
+	evidence, err := c.benchEvidence(ctx, f, t, began)
+	if err != nil {
+		return nil, err
+	}
+	report := bench.NewReport(scenario, f.shape, runs, &evidence, cut)
+	local := t.child != nil
+	if cut == nil && !local {
+		if local, err = t.Local(ctx); err != nil {
+			return nil, err
+		}
+	}
+	report.Harness = bench.Caveats(scenario, f.shape, t.Addr, local, runtime.NumCPU())
+	if f.json != "" {
+		err = bench.WriteReport(f.json, report)
+	}
+	if f.receipts != "" {
+		err = errors.Join(err, bench.AppendReceipt(f.receipts, &report.Result))
+	}
+	return report, errors.Join(err, c.object(report, benchText(report)))
+}
+
+// benchEvidence describes build, machine and disk.
+func (c *call) benchEvidence(ctx context.Context, f *benchFlags, t *benchTarget, began time.Time) (bench.Evidence, error) {
+	evidence, err := newEvidence(f.shape.Seed, t.dir, began)
+	if err != nil || !f.ceiling {
+		return evidence, err
+	}
+	dir := t.dir
+	if dir == "" {
+		dir = os.TempDir()
+	}
+	evidence.Ceiling, err = bench.Ceiling(ctx, dir, 0)
+	return evidence, err
+}
+
+// newEvidence adds the commit that the linker was given to what the build info knows.
+func newEvidence(seed uint64, dir string, began time.Time) (bench.Evidence, error) {
+	evidence, err := bench.NewEvidence(os.Args, seed, dir, began)
+	if revision != "" {
+		evidence.Commit = revision
+	}
+	return evidence, err
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/millrace-mq/millrace/bench"
+)
+
+var benchCeilingCommand = command{
+	name:    "bench ceiling",
+	args:    "[DIR]",
+	maxArgs: 1,
+	summary: "Measure this machine's own limits",
+	help: "Loopback TCP, writes, syncs and sendfile of the disk that holds DIR (default: the current directory), and hashing. " +
+		"No broker on this machine can be better than these. Needs 336 MiB of disk for a moment.",
+	setup: func(fs *flag.FlagSet) runFunc {
+		var budget time.Duration
+		durationVar(fs, &budget, "budget", bench.DefaultCeilingBudget, "`DURATION` in total")
+		file := fs.String("json", "", "write the receipt as one JSON object to `FILE`")
+		return func(ctx context.Context, c *call) error {
+			dir := "."
+			if len(c.args) > 0 {
+				dir = c.args[0]
+			}
+			evidence, err := newEvidence(0, dir, c.now())
+			if err != nil {
+				return err
+			}
+			if evidence.Ceiling, err = bench.Ceiling(ctx, dir, budget); err != nil {
+				return err
+			}
+			if *file != "" {
+				receipt := &bench.Receipt{Schema: bench.Schema, Scenario: "ceiling", Evidence: evidence}
+				if err := bench.WriteReport(*file, receipt); err != nil {
+					return err
+				}
+			}
+			out := c.rows("name", "min", "median", "max", "unit", "what")
+			for _, m := range evidence.Ceiling {
+				out.add(m.Name, figure{m.Min, m.Unit}, figure{m.Median, m.Unit}, figure{m.Max, m.Unit}, m.Unit, m.What)
+			}
+			return out.flush()
+		}
+	},
+}
+
+// figure is a number with its unit: for people scaled to a readable size.
+type figure struct {
+	value float64
+	unit  string
+}
+
+func (f figure) text() string {
+	switch f.unit {
+	case bench.UnitBytesPerSecond:
+		return humanCount(f.value) + "B/s"
+	case bench.UnitMicroseconds:
+		return humanMicros(f.value)
+	}
+	return humanCount(f.value)
+}
+
+// MarshalJSON returns the plain number.
+func (f figure) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, "%g", f.value), nil }
+
+var benchRatioCommand = command{
+	name:    "bench ratio",
+	summary: "Compare with the per-frame method in the same run",
+	help: "Runs the broker and a minimal one that allocates, copies, writes and answers frame by frame in turns over the same machine and disk, and reports " +
+		"how many times better the broker is. Starts both with --self; else the broker at --addr is compared.",
+	setup: func(fs *flag.FlagSet) runFunc {
+		f := &benchFlags{shape: bench.Shape{Messages: 1_000_000, Clients: 10, Batch: 100}}
+		countVar(fs, &f.messages, "messages", int64(f.shape.Messages), "`N` messages of each comparison: 1000, 1M")
+		alias(fs, "n", "messages")
+		sizeVar(fs, &f.size, "size", 100, "`SIZE` of a message: 100, 1KiB")
+		fs.IntVar(&f.shape.Clients, "clients", f.shape.Clients, "`N` producers, at most 63")
+		fs.IntVar(&f.shape.Batch, "batch", f.shape.Batch, "`N` messages in a frame")
+		fs.BoolVar(&f.shape.Lockstep, "lockstep", false, "send the next batch after the answer to the last")
+		fs.Uint64Var(&f.shape.Seed, "seed", 1, "`SEED` of the payloads")
+		fs.IntVar(&f.repeat, "repeat", 3, "`N` measured repeats; one more comes before")
+		fs.StringVar(&f.json, "json", "", "write the report as one JSON object to `FILE`")
+		f.registerSelf(fs)
+		return func(ctx context.Context, c *call) error { return c.benchRatio(ctx, f) }
+	},
+}
+
+func (c *call) benchRatio(ctx context.Context, f *benchFlags) (err error) {
+	if err := f.complete(); err != nil {
+		return err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	t, err := c.benchTarget(ctx, f)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.stop()) }()
+	began := c.now()
+	ratios, err := t.Ratios(ctx, f.shape, f.repeat, f.selfDir, func(dir string) []string {
+		return []string{program, "bench", "per-frame-broker", dir}
+	})
+	if err != nil {
+		return err
+	}
+	evidence, err := newEvidence(f.shape.Seed, t.dir, began)
+	if err != nil {
+		return err
+	}
+	report := &bench.RatioReport{Schema: bench.Schema, Scenario: bench.ScenarioRatio, Messages: f.shape.Messages, Size: f.shape.Size,
+		Clients: f.shape.Clients, Batch: f.shape.Batch, Lockstep: f.shape.Lockstep, Ratios: ratios,
+		Harness: bench.Caveats(bench.ScenarioRatio, f.shape, t.Addr, true, runtime.NumCPU()), Evidence: &evidence}
+	if f.json != "" {
+		if err := bench.WriteReport(f.json, report); err != nil {
+			return err
+		}
+	}
+	return c.object(report, func(w io.Writer) { ratioText(w, report) })
+}
+
+func ratioText(w io.Writer, r *bench.RatioReport) {
+	table := newTextTable()
+	table.add([]string{"", "PER FRAME", "MILLRACE", "TIMES BETTER", "MIN", "MAX", "WHAT"})
+	for _, x := range r.Ratios {
+		table.add([]string{x.Name, humanCount(x.PerFrame.Median) + " " + x.Unit, humanCount(x.Millrace.Median) + " " + x.Unit,
+			fmt.Sprintf("%.1f", x.Ratio.Median), fmt.Sprintf("%.1f", x.Ratio.Min), fmt.Sprintf("%.1f", x.Ratio.Max), x.What})
+	}
+	fmt.Fprint(w, table)
+	for _, line := range r.Harness {
+		fmt.Fprintf(w, "note: %s\n", line)
+	}
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"os"
+
+	"github.com/millrace-mq/millrace/bench"
+)
+
+const benchHelp = "Payloads prove themselves by their seed. The report has percentiles, the CPU that broker and load generator spent per million messages, " +
+	"and the broker's peak memory; -o json and --json FILE give everything with its evidence: commit, command line, kernel, file system, raw counters.\n" +
+	"Load generator and broker share this machine when the broker runs here: rates are those of both ends together, the broker's CPU is not.\n" +
+	"With --repeat above 1 one run comes first that does not count: memory and files that it was the first to touch would distort the others.\n" +
+	"A run that is cut short by a dead broker still reports what was acknowledged and ends with exit code 1."
+
+var benchProduceCommand = command{
+	name:    "bench produce",
+	summary: "Measure publishing",
+	help: "Publishes -n messages by --clients producers in batches, pipelined or, with --lockstep, one after the answer to the last. " +
+		"With level none the time runs until the broker has everything.\n" + benchHelp,
+	setup: func(fs *flag.FlagSet) runFunc {
+		f := &benchFlags{shape: bench.Shape{Messages: 1_000_000, Clients: 10, Batch: 100}}
+		f.register(fs)
+		f.registerLoad(fs)
+		return func(ctx context.Context, c *call) error {
+			return c.runBench(ctx, bench.ScenarioProduce, f, func(ctx context.Context, b *bench.Bench) (*bench.Run, error) {
+				return b.Produce(ctx, f.shape)
+			})
+		}
+	},
+}
+
+var benchConsumeCommand = command{
+	name:    "bench consume",
+	summary: "Measure catching up",
+	help: "Reads --topic from its start to its end as of now by --clients consumers, each of them everything, and checks every record. " +
+		"Without --topic one is filled with -n messages before. With --topic, -n bounds what is read (default: all).\n" +
+		"--expect FILE takes the report of a bench produce and fails records that it had acknowledged and that are missing, also after a crash of the broker.\n" + benchHelp,
+	setup: func(fs *flag.FlagSet) runFunc {
+		f := &benchFlags{shape: bench.Shape{Clients: 1, Batch: 100}}
+		f.register(fs)
+		f.registerLoad(fs)
+		expect := fs.String("expect", "", "`FILE` that bench produce --json wrote: what must be there")
+		return func(ctx context.Context, c *call) error {
+			var spans []bench.Span
+			if f.shape.Topic == "" && f.messages == 0 {
+				f.messages = 1_000_000
+			}
+			if *expect != "" {
+				var size int
+				var err error
+				if spans, f.shape.Seed, size, err = bench.ReadSpans(*expect); err != nil {
+					return err
+				}
+				f.size = int64(size)
+			}
+			return c.runBench(ctx, bench.ScenarioConsume, f, func(ctx context.Context, b *bench.Bench) (*bench.Run, error) {
+				return b.Consume(ctx, f.shape, spans)
+			})
+		}
+	},
+}
+
+var benchE2ECommand = command{
+	name:    "bench e2e",
+	summary: "Publish and read back, every message checked",
+	help: "Publishes -n messages by --clients producers, then a consumer process of its own reads all of them back and checks each one: its bytes, " +
+		"that it comes once, and its place among those of its producer. --simultaneous consumes while messages are published.\n" + benchHelp,
+	setup: func(fs *flag.FlagSet) runFunc {
+		f := &benchFlags{shape: bench.Shape{Messages: 1_000_000, Clients: 10, Batch: 100}}
+		f.register(fs)
+		f.registerLoad(fs)
+		simultaneous := fs.Bool("simultaneous", false, "consume while messages are published")
+		return func(ctx context.Context, c *call) error {
+			program, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			return c.runBench(ctx, bench.ScenarioE2E, f, func(ctx context.Context, b *bench.Bench) (*bench.Run, error) {
+				return b.E2E(ctx, f.shape, *simultaneous, program, "bench", "consumer-process")
+			})
+		}
+	},
+}
+
+var benchLatencyCommand = command{
+	name:    "bench latency",
+	summary: "Measure the way of single messages to a waiting consumer",
+	help: "Publishes one message at a time at --rate to a consumer that waits for it. Each message counts from when it was due, " +
+		"so a stall makes all behind it late (no coordinated omission).\n" + benchHelp,
+	setup: func(fs *flag.FlagSet) runFunc {
+		f := &benchFlags{shape: bench.Shape{Messages: 50_000, Clients: 1, Batch: 1, Rate: bench.DefaultLatencyRate}}
+		f.register(fs)
+		f.registerLoad(fs)
+		return func(ctx context.Context, c *call) error {
+			if f.shape.Clients != 1 || f.shape.Batch != 1 || f.shape.Partitions != 1 || f.shape.Lockstep {
+				return usagef("bench latency sends single messages from one client to one partition")
+			}
+			return c.runBench(ctx, bench.ScenarioLatency, f, func(ctx context.Context, b *bench.Bench) (*bench.Run, error) {
+				return b.Latency(ctx, f.shape)
+			})
+		}
+	},
+}
+
+var benchIdleCommand = command{
+	name:    "bench idle",
+	summary: "Measure what idle connections cost the broker",
+	help: "Opens --clients connections that say HELLO and nothing more, and reports by how much the broker's resident memory grew for each. " +
+		"The broker must run on this machine.",
+	setup: func(fs *flag.FlagSet) runFunc {
+		f := &benchFlags{shape: bench.Shape{Clients: 1000, Batch: 1}, size: 100}
+		fs.IntVar(&f.shape.Clients, "clients", f.shape.Clients, "`N` connections")
+		f.registerRun(fs)
+		return func(ctx context.Context, c *call) error {
+			return c.runBench(ctx, bench.ScenarioIdle, f, func(ctx context.Context, b *bench.Bench) (*bench.Run, error) {
+				return b.Idle(ctx, f.shape)
+			})
+		}
+	},
+}
+
+// benchConsumerCommand is the consumer process of bench e2e.
+var benchConsumerCommand = command{
+	name:    "bench consumer-process",
+	summary: "Consume for bench e2e, by JSON on stdin and stdout",
+	hidden:  true,
+	setup: func(*flag.FlagSet) runFunc {
+		return func(ctx context.Context, c *call) error { return bench.ConsumerMain(ctx, c.stdin, c.stdout) }
+	},
+}
+
+// benchPerFrameCommand is the broker that bench ratio compares with.
+var benchPerFrameCommand = command{
+	name:    "bench per-frame-broker",
+	args:    "DIR",
+	minArgs: 1, maxArgs: 1,
+	summary: "Run the broker of bench ratio until stdin ends",
+	hidden:  true,
+	setup: func(*flag.FlagSet) runFunc {
+		return func(_ context.Context, c *call) error { return bench.PerFrameMain(c.args[0], c.stdin, c.stdout) }
+	},
+}
