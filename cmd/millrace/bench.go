@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"time"
@@ -164,9 +165,9 @@ func (c *call) runBench(ctx context.Context, scenario string, f *benchFlags, mea
 	case cut != nil:
 		return withCode(exitRuntime, fmt.Errorf("bench %s was cut short after %s acked: %w", scenario, plural(int(report.Acked), "message"), cut))
 	case !report.Verify.OK() && f.verify:
-		return withCode(exitRuntime, fmt.Errorf("%w: %s", bench.ErrFlawed, verifyText(report.Verify)))
+		return withCode(exitRuntime, fmt.Errorf("%w: %s", bench.ErrFlawed, report.Verify))
 	case !report.Verify.OK():
-		c.notice("warning: %s", verifyText(report.Verify))
+		c.notice("warning: %s", report.Verify)
 	}
 	return nil
 }
@@ -213,7 +214,14 @@ func (c *call) reportBench(ctx context.Context, scenario string, f *benchFlags, 
 	if f.receipts != "" {
 		err = errors.Join(err, bench.AppendReceipt(f.receipts, &report.Result))
 	}
-	return report, errors.Join(err, c.object(report, benchText(report)))
+	return report, errors.Join(err, c.printBench(report))
+}
+
+// printBench prints a report in the form that -o asks for.
+func (c *call) printBench(report interface{ Text(io.Writer) error }) error {
+	var text error
+	err := c.object(report, func(w io.Writer) { text = report.Text(w) })
+	return errors.Join(err, text)
 }
 
 // benchEvidence describes build, machine and disk.

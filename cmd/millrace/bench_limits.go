@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"time"
@@ -43,32 +42,25 @@ var benchCeilingCommand = command{
 				}
 			}
 			out := c.rows("name", "min", "median", "max", "unit", "what")
-			for _, m := range evidence.Ceiling {
-				out.add(m.Name, figure{m.Min, m.Unit}, figure{m.Median, m.Unit}, figure{m.Max, m.Unit}, m.Unit, m.What)
+			for i := range evidence.Ceiling {
+				m := &evidence.Ceiling[i]
+				out.add(m.Name, ceilingFigure{m, m.Min}, ceilingFigure{m, m.Median}, ceilingFigure{m, m.Max}, m.Unit, m.What)
 			}
 			return out.flush()
 		}
 	},
 }
 
-// figure is a number with its unit: for people scaled to a readable size.
-type figure struct {
+// ceilingFigure is one figure of a limit: for people with its unit.
+type ceilingFigure struct {
+	of    *bench.Measure
 	value float64
-	unit  string
 }
 
-func (f figure) text() string {
-	switch f.unit {
-	case bench.UnitBytesPerSecond:
-		return humanCount(f.value) + "B/s"
-	case bench.UnitMicroseconds:
-		return humanMicros(f.value)
-	}
-	return humanCount(f.value)
-}
+func (f ceilingFigure) text() string { return f.of.Text(f.value) }
 
 // MarshalJSON returns the plain number.
-func (f figure) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, "%g", f.value), nil }
+func (f ceilingFigure) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, "%g", f.value), nil }
 
 var benchRatioCommand = command{
 	name:    "bench ratio",
@@ -123,18 +115,5 @@ func (c *call) benchRatio(ctx context.Context, f *benchFlags) (err error) {
 			return err
 		}
 	}
-	return c.object(report, func(w io.Writer) { ratioText(w, report) })
-}
-
-func ratioText(w io.Writer, r *bench.RatioReport) {
-	table := newTextTable()
-	table.add([]string{"", "PER FRAME", "MILLRACE", "TIMES BETTER", "MIN", "MAX", "WHAT"})
-	for _, x := range r.Ratios {
-		table.add([]string{x.Name, humanCount(x.PerFrame.Median) + " " + x.Unit, humanCount(x.Millrace.Median) + " " + x.Unit,
-			fmt.Sprintf("%.1f", x.Ratio.Median), fmt.Sprintf("%.1f", x.Ratio.Min), fmt.Sprintf("%.1f", x.Ratio.Max), x.What})
-	}
-	fmt.Fprint(w, table)
-	for _, line := range r.Harness {
-		fmt.Fprintf(w, "note: %s\n", line)
-	}
+	return c.printBench(report)
 }
