@@ -71,6 +71,8 @@ func (s *summary) banner(warnings []string, took time.Duration) string {
 	notes := s.recovery.end()
 	switch {
 	case len(notes) > 0:
+	case topics == 0:
+		line("recovery", "nothing there to recover")
 	case s.broker.WasClean():
 		line("recovery", "clean stop: nothing to do")
 	default:

@@ -50,14 +50,16 @@ func parseSetting(spec *protocol.SettingSpec, text string) (protocol.Setting, er
 // levelNames are the levels that a topic can have.
 var levelNames = []string{protocol.LevelNone.String(), protocol.LevelWritten.String(), protocol.LevelDurable.String(), protocol.LevelQuorum.String()}
 
+// mostMillis is the longest time that a duration can tell, 292 years.
+const mostMillis = uint64(1<<63-1) / uint64(time.Millisecond)
+
 // settingText writes a value as parseSetting reads it.
 func settingText(spec *protocol.SettingSpec, value uint64) string {
 	switch spec.Unit {
 	case "level":
 		return protocol.Level(value).String()
 	case "ms":
-		const most = uint64(1<<63-1) / uint64(time.Millisecond)
-		return config.FormatDuration(time.Duration(min(value, most)) * time.Millisecond)
+		return config.FormatDuration(time.Duration(min(value, mostMillis)) * time.Millisecond)
 	case "bytes":
 		return config.FormatSize(int64(min(value, 1<<62)))
 	}
@@ -67,6 +69,9 @@ func settingText(spec *protocol.SettingSpec, value uint64) string {
 // settingBounds says which values a setting takes.
 func settingBounds(spec *protocol.SettingSpec) string {
 	text := settingText(spec, spec.Min) + " to " + settingText(spec, spec.Max)
+	if spec.Max >= 1<<53 { // a bound of the format, not of use
+		text = settingText(spec, spec.Min) + " or more"
+	}
 	if spec.Zero != "" && spec.Unit != "level" {
 		text += "; 0 = " + spec.Zero
 	}

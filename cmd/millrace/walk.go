@@ -43,6 +43,14 @@ func (w *fileWindow) bytes(pos int64, n int) ([]byte, error) {
 	return w.buf[:min(n, m)], nil
 }
 
+// rest returns what is at hand from pos on, reading when that is nothing.
+func (w *fileWindow) rest(pos int64) ([]byte, error) {
+	if pos >= w.at && pos < w.at+int64(len(w.buf)) {
+		return w.buf[pos-w.at:], nil
+	}
+	return w.bytes(pos, windowBytes)
+}
+
 // stretch is a part of a log: a frame, or bytes that are none.
 type stretch struct {
 	pos, end int64
@@ -165,7 +173,7 @@ func (k *walk) follows(f protocol.Frame) error {
 func (k *walk) search() (next int64, zeros bool, err error) {
 	zeros = true
 	for at := k.pos; at < k.w.size; {
-		b, err := k.w.bytes(at, windowBytes)
+		b, err := k.w.rest(at)
 		if err != nil || len(b) == 0 {
 			return k.w.size, false, err
 		}
