@@ -58,6 +58,7 @@ type conn struct {
 	lastCall uint64
 	lastRun  uint64
 	draining bool
+	why      error // of draining
 	err      error
 }
 
@@ -297,7 +298,7 @@ func (c *conn) keep() {
 			defer t.Stop()
 			drained = t.C
 		case <-drained:
-			c.fail(errDraining)
+			c.fail(errDrained)
 		case <-tick.C:
 			silent, quiet = silent+1, quiet+1
 			if n := c.reads.Load(); n != reads || c.waiting.Load() {
@@ -342,7 +343,7 @@ func goAwayError(f []byte) error {
 	if err := refusal(h.GoAwayStatus(), f[protocol.HeaderSize:]); err != nil && h.PayloadSize() > 0 {
 		return err
 	}
-	return &protocol.Error{Code: h.GoAwayStatus(), Detail: errDraining.Error()}
+	return &protocol.Error{Code: h.GoAwayStatus(), Detail: "broker is going away"}
 }
 
 func unexpected(f []byte) error {

@@ -29,7 +29,7 @@ var (
 var (
 	errDeadline = fmt.Errorf("delivery timeout: %w", context.DeadlineExceeded)
 	errSilent   = errors.New("nothing received for 2.5 ping intervals")
-	errDraining = errors.New("broker asked to go away")
+	errDrained  = errors.New("broker is going away and its drain time is over")
 )
 
 // DeliveryError says what became of a message that was not acknowledged.

@@ -224,8 +224,8 @@ func FailWhenFull() ProducerOption {
 }
 
 // Durable asks for a level; default protocol.LevelTopic, the topic's floor. With
-// protocol.LevelNone a message counts as delivered when it was handed to the kernel: its Ack
-// has no offset, and messages can be lost.
+// protocol.LevelNone, where the floor allows it, a message counts as delivered when it was
+// handed to the kernel: its Ack has no offset, and messages can be lost.
 func Durable(level protocol.Level) ProducerOption {
 	return func(c *producerConfig) error {
 		c.level = level

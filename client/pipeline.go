@@ -8,10 +8,12 @@ import (
 )
 
 const (
-	eagerBytes   = 64 << 10 // bytes that are worth a run although others are in flight
-	maxFrames    = 512      // frames of a run
-	spareBatches = 256      // batches kept for reuse
-	spareMemory  = 4 << 20  // bytes of them
+	eagerBytes = 64 << 10 // bytes that are worth a run although others are in flight
+	maxFrames  = 512      // frames of a run
+	spareBusy  = 16 << 20 // bytes of batches kept for reuse while there is much to do
+	idleAfter  = 1e9      // ns; then memory is given back down to spareIdle
+	spareIdle  = 1 << 20  // likewise when nothing is left to do
+	batchCost  = 512      // bytes that a batch takes beside its frame
 )
 
 // pipeline carries the messages of one producer to one partition, in order.
@@ -48,7 +50,8 @@ type pipeline struct {
 	// guarded by mu: the way to the broker
 	conn     *conn // nil = not connected
 	handle   uint32
-	runBytes int // bytes of a run that the broker takes
+	level    protocol.Level // asked for
+	runBytes int            // bytes of a run that the broker takes
 	opening  bool
 	probe    bool // the topic wants to know its partitions: OPEN although nothing is queued
 	pulled   bool // in the connection's ready list
@@ -59,12 +62,14 @@ type pipeline struct {
 	resume  int64 // ns of the client's clock
 	ripe    bool  // lingered long enough
 	last    error // what went wrong last
-	closed  bool
+	closed  bool  // takes nothing new, delivers what it has
+	aborted bool  // everything was resolved
 
 	// guarded by mu: memory
 	headers    protocol.Headers
 	spare      []*batch
 	spareBytes int
+	usual      int // bytes of the last batch that was filled: the next will be alike
 	runs       []*run
 }
 
@@ -75,6 +80,25 @@ func (l *pipeline) add(m *Message, e entry, bytes int) error {
 		l.mu.Unlock()
 		return ErrClosed
 	}
+	return l.append(m, e, bytes, l.p.epoch.Load()&1)
+}
+
+// addWaiting appends a message that waited for its topic: it was taken before, also when the
+// pipeline was closed since.
+func (l *pipeline) addWaiting(w *waitingMessage) error {
+	l.mu.Lock()
+	if l.aborted {
+		l.mu.Unlock()
+		return ErrClosed
+	}
+	if l.open != nil && l.open.epoch != w.epoch {
+		l.complete()
+	}
+	return l.append(&w.m, w.e, w.bytes, w.epoch)
+}
+
+// append adds a message to the open batch, and releases mu. epoch is that of a new batch.
+func (l *pipeline) append(m *Message, e entry, bytes int, epoch uint32) error {
 	var err error
 	l.headers = l.headers[:0]
 	if len(m.Headers) > 0 {
@@ -86,7 +110,8 @@ func (l *pipeline) add(m *Message, e entry, bytes int) error {
 		b = nil
 	}
 	if b == nil {
-		b = l.begin()
+		b = l.begin(epoch)
+		b.frame.Grow(max(l.usual, bytes)) // once, where doubling would copy
 		l.open = b
 	}
 	if err == nil {
@@ -112,7 +137,7 @@ func (l *pipeline) addBatch(from *Batch, sealed protocol.Frame, fn func(Ack, err
 		return ErrClosed
 	}
 	l.complete()
-	b := l.begin()
+	b := l.begin(l.p.epoch.Load() & 1)
 	b.frame, from.frame = from.frame, b.frame
 	b.sealed, b.whole, b.asks, b.records, b.bytes = sealed, fn, fn != nil, b.frame.Len(), bytes
 	l.queue.push(b)
@@ -122,21 +147,32 @@ func (l *pipeline) addBatch(from *Batch, sealed protocol.Frame, fn func(Ack, err
 	return nil
 }
 
-// begin returns an empty batch. With mu.
-func (l *pipeline) begin() *batch {
-	var b *batch
-	if n := len(l.spare); n > 0 {
-		b, l.spare = l.spare[n-1], l.spare[:n-1]
-		l.spareBytes -= b.kept
-	} else {
+// begin returns an empty batch that counts for an epoch. With mu.
+func (l *pipeline) begin(epoch uint32) *batch {
+	b := l.fetchSpare()
+	if b == nil {
 		b = new(batch)
 	}
 	b.born = l.p.now()
-	b.epoch = l.p.enter()
+	b.epoch = epoch
+	l.p.enter(epoch)
 	l.p.alarm.at(b.born + int64(l.p.cfg.timeout))
 	if l.p.cfg.linger > 0 {
 		l.p.alarm.at(b.born + int64(l.p.cfg.linger))
 	}
+	return b
+}
+
+// fetchSpare takes a batch from the spare ones; nil when there is none. With mu.
+func (l *pipeline) fetchSpare() *batch {
+	n := len(l.spare)
+	if n == 0 {
+		return nil
+	}
+	b := l.spare[n-1]
+	l.spare[n-1] = nil
+	l.spare = l.spare[:n-1]
+	l.spareBytes -= b.kept
 	return b
 }
 
@@ -146,6 +182,7 @@ func (l *pipeline) complete() {
 		return
 	}
 	l.topic.turn(l.partition)
+	l.usual = l.open.frame.Size()
 	if l.open.records == 0 {
 		l.freed.add(0, 0, l.open.epoch)
 		l.recycle(l.open)
@@ -158,6 +195,11 @@ func (l *pipeline) complete() {
 // empty tells that nothing waits to be sent. With mu.
 func (l *pipeline) empty() bool {
 	return l.queue.len() == 0 && (l.open == nil || l.open.records == 0)
+}
+
+// idle tells that there is nothing to do. With mu.
+func (l *pipeline) idle() bool {
+	return l.open == nil && l.queue.len() == 0 && l.flight.len() == 0 && len(l.failed) == 0
 }
 
 // sendable tells whether a run should be made now. With mu.
@@ -200,6 +242,9 @@ func (l *pipeline) leave() {
 	if l.held && l.flight.len() == 0 {
 		l.p.alarm.at(l.resume)
 	}
+	if l.spareBytes > spareIdle && l.idle() {
+		l.p.alarm.at(l.p.now() + idleAfter)
+	}
 	c, open := l.wake()
 	tell := len(l.done) > 0 && !l.telling
 	l.telling = l.telling || tell
@@ -236,7 +281,7 @@ func (l *pipeline) take(c *conn, draining bool) (r *run, more bool) {
 	} else {
 		r = new(run)
 	}
-	r.line, r.handle, r.level = l, l.handle, l.p.cfg.level
+	r.line, r.handle, r.level = l, l.handle, l.level
 	for l.fits(r) {
 		if l.queue.len() == 0 {
 			l.complete()
@@ -351,8 +396,7 @@ func (b *batch) ack(l *pipeline, i int) Ack {
 
 // recycle keeps the memory of a batch that nobody uses any more. With mu.
 func (l *pipeline) recycle(b *batch) {
-	kept := b.frame.Size()
-	if len(l.spare) < spareBatches && l.spareBytes+kept <= spareMemory {
+	if kept := b.frame.Size() + batchCost; l.spareBytes+kept <= spareBusy {
 		b.reset()
 		b.kept = kept
 		l.spare = append(l.spare, b)
@@ -369,14 +413,14 @@ func (l *pipeline) refused(r *run, cause error) {
 	if code == protocol.UnknownHandle || code == protocol.UnknownTopic {
 		l.handle = 0 // the topic is gone, perhaps created again
 	}
-	again := retriable(cause) && !l.p.cfg.noRetry && !l.closed
+	again := retriable(cause) && !l.p.cfg.noRetry
 	if code == protocol.BadChecksum {
 		for _, b := range r.batches {
 			again = again && !b.bad
 			b.bad = true
 		}
 	}
-	if len(r.batches) > 1 && !l.closed && (code == protocol.TooLarge || code == protocol.BadFrame) {
+	if len(r.batches) > 1 && (code == protocol.TooLarge || code == protocol.BadFrame) {
 		again = true // one of them is at fault: send each alone
 		for _, b := range r.batches {
 			b.alone = true

@@ -350,12 +350,13 @@ func (p *Producer) Close(ctx context.Context) error {
 // abort resolves everything that is left.
 func (p *Producer) abort(topics []*topic, reason error) {
 	for _, t := range topics {
-		t.reject(func(*waitingMessage) error {
-			return &DeliveryError{Topic: t.name, Reason: reason, Last: p.c.trouble()}
-		})
+		t.abort()
 		for _, l := range t.all() {
 			l.abort(reason)
 		}
+		t.reject(func(*waitingMessage) error {
+			return &DeliveryError{Topic: t.name, Reason: reason, Last: p.c.trouble()}
+		})
 	}
 	for p.pending[0].Load()+p.pending[1].Load() != 0 { // callbacks, and messages on their way to a pipeline
 		<-p.idle
@@ -458,11 +459,7 @@ func (p *Producer) free(d *debt) {
 }
 
 // enter counts a batch or waiting message among those that Flush waits for.
-func (p *Producer) enter() uint32 {
-	e := p.epoch.Load() & 1
-	p.pending[e].Add(1)
-	return e
-}
+func (p *Producer) enter(epoch uint32) { p.pending[epoch].Add(1) }
 
 // exit is its end.
 func (p *Producer) exit(epoch uint32) {

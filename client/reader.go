@@ -100,7 +100,7 @@ func (c *Client) Frames(ctx context.Context, topic string, opts ...ReadOption) i
 			yield(nil, err)
 			return
 		}
-		r.cfg.one = true
+		r.cfg.one, r.raw = true, true
 		defer r.disconnect()
 		for {
 			p, f, err := r.next()
@@ -144,6 +144,7 @@ type reader struct {
 	ctx   context.Context
 	topic string
 	cfg   readConfig
+	raw   bool // frames are not decoded here
 
 	conn  *conn // nil = not connected
 	inbox *inbox
@@ -231,7 +232,7 @@ func (r *reader) frame(p *part, pc *piece) (protocol.Frame, error) {
 	if f.Opcode() != 0 || end <= p.next || base >= p.stop {
 		return nil, nil
 	}
-	if codec := f.Prelude().Codec; codec != 0 && !r.cfg.one {
+	if codec := f.Prelude().Codec; codec != 0 && !r.raw {
 		return nil, &protocol.Error{Code: protocol.Unsupported, Detail: fmt.Sprintf("%s/%d: frame at offset %d is compressed with codec %d", r.topic, p.number, base, codec)}
 	}
 	return f, nil

@@ -93,10 +93,7 @@ func (c *conn) ack(h *protocol.Header, payload []byte) error {
 	q := c.sent[h.Handle()]
 	if q == nil || q.len() == 0 {
 		c.mu.Unlock()
-		if q != nil {
-			return nil // for runs of level none, which wait for nothing
-		}
-		return &protocol.Error{Code: protocol.BadFrame, Detail: fmt.Sprintf("ACK of handle %d, which has nothing in flight", h.Handle())}
+		return nil // for a run of level none, which waits for nothing
 	}
 	r := q.pop()
 	c.unacked--
@@ -173,16 +170,17 @@ func (c *conn) put(p piece) {
 // drain time is over.
 func (c *conn) goAway(f []byte) {
 	h := protocol.HeaderOf(f)
-	c.cfg.log.Info("broker is going away", "addr", c.addr, "why", goAwayError(f), "drain_ms", h.DrainMillis())
+	why := goAwayError(f)
+	c.cfg.log.Info("broker is going away", "addr", c.addr, "why", why, "drain_ms", h.DrainMillis())
 	c.mu.Lock()
-	c.draining = true
+	c.draining, c.why = true, why
 	c.mu.Unlock()
 	select {
 	case c.drain <- time.Duration(h.DrainMillis()) * time.Millisecond:
 	default: // said twice
 	}
 	if c.inbox != nil {
-		c.fail(errDraining) // a reader resumes elsewhere, nothing is lost
+		c.fail(why) // a reader resumes elsewhere, nothing is lost
 		return
 	}
 	c.maybeDrained()
@@ -191,9 +189,9 @@ func (c *conn) goAway(f []byte) {
 // maybeDrained ends a draining connection that has nothing left to wait for.
 func (c *conn) maybeDrained() {
 	c.mu.Lock()
-	over := c.draining && c.unacked == 0 && len(c.calls) == 0
+	over, why := c.draining && c.unacked == 0 && len(c.calls) == 0, c.why
 	c.mu.Unlock()
 	if over {
-		c.fail(errDraining)
+		c.fail(why)
 	}
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -17,6 +18,7 @@ type topic struct {
 
 	// atomic, published by resolved: messages go straight to a pipeline once it is not 0
 	partitions atomic.Uint32
+	known      atomic.Uint32 // likewise, but set before those that waited are routed
 	maxMessage atomic.Uint32 // bytes; 0 = not known yet
 
 	// atomic
@@ -26,7 +28,8 @@ type topic struct {
 	// guarded by mu
 	mu      sync.Mutex
 	waiting []waitingMessage
-	closed  bool
+	closed  bool // takes nothing new
+	aborted bool // nothing waits any more
 }
 
 // waitingMessage is a message whose partition cannot be chosen yet.
@@ -38,7 +41,7 @@ type waitingMessage struct {
 	epoch uint32
 }
 
-// line returns the pipeline of partition n, nil when the producer was closed.
+// line returns the pipeline of partition n, nil when it would be new and the topic was aborted.
 func (t *topic) line(n uint32) *pipeline {
 	if lines := t.lines.Load(); lines != nil && n < uint32(len(*lines)) {
 		if l := (*lines)[n]; l != nil {
@@ -58,11 +61,11 @@ func (t *topic) addLine(n uint32) *pipeline {
 		lines = append(lines, nil)
 	}
 	l := lines[n]
-	if l != nil || t.closed {
+	if l != nil || t.aborted {
 		t.mu.Unlock()
 		return l
 	}
-	l = &pipeline{p: t.p, topic: t, partition: n, backoff: t.p.c.newBackoff()}
+	l = &pipeline{p: t.p, topic: t, partition: n, backoff: t.p.c.newBackoff(), closed: t.closed}
 	lines[n] = l
 	t.lines.Store(&lines)
 	t.mu.Unlock()
@@ -95,7 +98,7 @@ func (t *topic) choose(m *Message, n uint32) uint32 {
 
 // turn moves messages without key on to the next partition: the batch of this one is complete.
 func (t *topic) turn(partition uint32) {
-	if n := t.partitions.Load(); n > 1 {
+	if n := t.known.Load(); n > 1 {
 		t.sticky.CompareAndSwap(partition, (partition+1)%n)
 	}
 }
@@ -128,7 +131,8 @@ func (t *topic) wait(m *Message, e entry, bytes int) error {
 		t.mu.Unlock()
 		return ErrClosed
 	}
-	w.epoch = t.p.enter()
+	w.epoch = t.p.epoch.Load() & 1
+	t.p.enter(w.epoch)
 	t.waiting = append(t.waiting, w)
 	first := len(t.waiting) == 1
 	t.mu.Unlock()
@@ -151,6 +155,7 @@ func (t *topic) probe() {
 // resolved is the answer to an OPEN of any partition.
 func (t *topic) resolved(reply *protocol.OpenReply) {
 	t.maxMessage.Store(reply.MaxMessage)
+	t.known.Store(reply.Partitions)
 	if t.partitions.Load() != 0 {
 		t.partitions.Store(reply.Partitions)
 		return
@@ -177,11 +182,14 @@ func (t *topic) routeWaiting(w *waitingMessage, reply *protocol.OpenReply) {
 	err := error(nil)
 	switch {
 	case l == nil:
-		err, l = ErrClosed, t.line(0)
+		l = t.line(0)
+		err = &DeliveryError{Topic: t.name, Reason: ErrClosed}
 	case reply.MaxMessage != 0 && w.m.size() > int(reply.MaxMessage):
 		err = tooLarge(w.m.size(), reply.MaxMessage)
 	default:
-		err = l.add(&w.m, w.e, w.bytes)
+		if err = l.addWaiting(w); errors.Is(err, ErrClosed) {
+			err = &DeliveryError{Topic: t.name, Partition: n, Reason: ErrClosed}
+		}
 	}
 	if err != nil {
 		l.reject(w.e, w.bytes, w.epoch, err)
@@ -255,6 +263,13 @@ func (t *topic) withdraw(w *waiter) bool {
 		}
 	}
 	return false
+}
+
+// abort refuses what is still on its way to a pipeline.
+func (t *topic) abort() {
+	t.mu.Lock()
+	t.aborted = true
+	t.mu.Unlock()
 }
 
 // shut refuses new messages.

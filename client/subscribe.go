@@ -23,13 +23,10 @@ func (r *reader) more() error {
 			return err
 		}
 		if r.conn == nil || r.idle() {
-			again, err := r.prepare()
-			if err != nil {
+			if err := r.prepare(); err != nil {
 				return err
 			}
-			if again {
-				continue
-			}
+			continue
 		}
 		pieces, err := r.inbox.take(r.pieces)
 		if err != nil {
@@ -96,9 +93,9 @@ func (r *reader) active() (list []*part) {
 	return list
 }
 
-// prepare connects and subscribes. again tells that it failed in a way that passes, and that
-// the pause is over.
-func (r *reader) prepare() (again bool, err error) {
+// prepare connects and subscribes. After a failure that passes it pauses, and returns nil too.
+func (r *reader) prepare() error {
+	var err error
 	final := false
 	if r.conn == nil {
 		err = r.connect()
@@ -111,16 +108,16 @@ func (r *reader) prepare() (again bool, err error) {
 	}
 	switch {
 	case err == nil:
-		return false, nil
+		return nil
 	case r.c.ctx.Err() != nil:
-		return false, ErrClosed
+		return ErrClosed
 	case r.ctx.Err() != nil:
-		return false, r.ctx.Err()
+		return r.ctx.Err()
 	case final:
-		return false, fmt.Errorf("client: read %s: %w", r.topic, err)
+		return fmt.Errorf("client: read %s: %w", r.topic, err)
 	}
 	r.lost(err)
-	return true, nil
+	return nil
 }
 
 // lost drops the connection, which failed with err, and pauses.

@@ -12,7 +12,7 @@ import (
 // connected offers the connection c.
 func (l *pipeline) connected(c *conn) {
 	l.mu.Lock()
-	if l.closed || l.conn == c {
+	if l.aborted || l.conn == c {
 		l.mu.Unlock()
 		return
 	}
@@ -38,7 +38,7 @@ func (l *pipeline) lost(c *conn, err error) {
 		for _, b := range r.batches {
 			b.unknown = true
 		}
-		if l.p.cfg.noRetry || l.closed {
+		if l.p.cfg.noRetry {
 			for _, b := range r.batches {
 				l.resolve(b, 0, protocol.LevelNone, l.undelivered(b, err))
 			}
@@ -86,7 +86,10 @@ func (l *pipeline) opened(c *conn, k *call) {
 	probed := l.probe
 	switch {
 	case err == nil:
-		l.handle, l.probe = reply.Handle, false
+		l.handle, l.probe, l.level = reply.Handle, false, l.p.cfg.level
+		if l.level == protocol.LevelNone {
+			l.level = reply.Floor // what is answered anyway may as well be waited for
+		}
 		l.backoff.reset()
 	case retriable(err):
 		l.last = err
@@ -161,6 +164,9 @@ func (l *pipeline) tick(now int64) (next int64) {
 			next = sooner(next, b.born+linger)
 		}
 	}
+	for l.spareBytes > spareIdle && l.idle() {
+		l.fetchSpare()
+	}
 	l.leave()
 	return next
 }
@@ -218,7 +224,7 @@ func sooner(a, b int64) int64 {
 // reject resolves one message that never reached the queue with an error.
 func (l *pipeline) reject(e entry, bytes int, epoch uint32, err error) {
 	l.mu.Lock()
-	b := &batch{aborted: l.closed, entries: []entry{e}, asks: e.fn != nil, records: 1, bytes: bytes, epoch: epoch}
+	b := &batch{aborted: l.aborted, entries: []entry{e}, asks: e.fn != nil, records: 1, bytes: bytes, epoch: epoch}
 	l.resolve(b, 0, protocol.LevelNone, err)
 	l.leave()
 }
@@ -288,7 +294,7 @@ func (l *pipeline) shut() {
 // abort resolves everything with a reason, and lets the connection go.
 func (l *pipeline) abort(reason error) {
 	l.mu.Lock()
-	l.closed = true
+	l.closed, l.aborted = true, true
 	for _, b := range l.failed {
 		b.aborted = true
 		l.resolve(b, 0, protocol.LevelNone, l.undelivered(b, reason))

@@ -1,0 +1,682 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/millrace-mq/millrace/client"
+	"github.com/millrace-mq/millrace/client/clienttest"
+	"github.com/millrace-mq/millrace/protocol"
+)
+
+// ledger takes the outcomes of messages by name.
+type ledger struct {
+	mu    sync.Mutex
+	order []string
+	acks  map[string]client.Ack
+	errs  map[string]error
+	calls map[string]int
+	news  chan struct{}
+}
+
+func newLedger() *ledger {
+	return &ledger{acks: map[string]client.Ack{}, errs: map[string]error{}, calls: map[string]int{}, news: make(chan struct{}, 1<<20)}
+}
+
+// of returns the callback of a message.
+func (l *ledger) of(name string) func(client.Ack, error) {
+	return func(a client.Ack, err error) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.order = append(l.order, name)
+		l.acks[name], l.errs[name] = a, err
+		l.calls[name]++
+		l.news <- struct{}{}
+	}
+}
+
+// await waits for the outcomes of n messages, each told once.
+func (l *ledger) await(t testing.TB, n int) {
+	t.Helper()
+	for range n {
+		select {
+		case <-l.news:
+		case <-time.After(patience):
+			require.FailNow(t, "callbacks are missing", "%d of %d, stacks:\n%s", len(l.order), n, goroutines())
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name, n := range l.calls {
+		require.Equal(t, 1, n, "callbacks of %s", name)
+	}
+}
+
+// large is a message that makes a run of its own although others are in flight.
+func large(name string) client.Message { return message(name + strings.Repeat("x", 70_000)) }
+
+func names(r clienttest.Run) (list []string) {
+	for _, v := range r.Values() {
+		list = append(list, strings.TrimRight(v, "x"))
+	}
+	return list
+}
+
+// dial opens a client while the test plays the broker.
+func dial(t *testing.T, s *clienttest.Script, opts ...client.Option) (*clienttest.Conn, *client.Client) {
+	t.Helper()
+	type result struct {
+		c   *client.Client
+		err error
+	}
+	opts = append([]client.Option{client.Backoff(time.Millisecond, 10*time.Millisecond)}, opts...)
+	opened := make(chan result, 1)
+	go func() {
+		c, err := client.Open(context.Background(), s.Addr(), opts...)
+		opened <- result{c, err}
+	}()
+	conn := s.Greet()
+	r := <-opened
+	require.NoError(t, r.err)
+	t.Cleanup(func() { end(t, r.c) })
+	return conn, r.c
+}
+
+func TestMessagesGatherWhileARunIsInFlight(t *testing.T) {
+	s := clienttest.Listen(t)
+	conn, c := dial(t, s)
+	p, l := producer(t, c), newLedger()
+	require.NoError(t, p.Async(message("a"), l.of("a")))
+	conn.Open(1)
+	a := conn.Run()
+	for _, v := range []string{"b", "c", "d"} {
+		require.NoError(t, p.Async(message(v), l.of(v)))
+	}
+	conn.Ack(a, 0)
+	rest := conn.Run()
+	require.Equal(t, []string{"b", "c", "d"}, names(rest))
+	require.Len(t, rest.Frames, 1)
+	conn.Ack(rest, 1)
+	l.await(t, 4)
+	require.Equal(t, []string{"a", "b", "c", "d"}, l.order)
+	require.Equal(t, client.Ack{Topic: "t", Partition: 0, Offset: 3, Level: protocol.LevelDurable}, l.acks["d"])
+}
+
+func TestLostConnectionResendsInOrder(t *testing.T) {
+	s := clienttest.Listen(t)
+	conn, c := dial(t, s)
+	p, l := producer(t, c), newLedger()
+	require.NoError(t, p.Async(large("a"), l.of("a")))
+	conn.Open(1)
+	a := conn.Run()
+	require.NoError(t, p.Async(large("b"), l.of("b")))
+	require.NoError(t, p.Async(large("c"), l.of("c")))
+	conn.Run()
+	conn.Ack(a, 0)
+	l.await(t, 1)
+	conn.Drop()
+	require.NoError(t, p.Async(message("d"), l.of("d")))
+	conn = s.Greet()
+	conn.Open(1)
+	var got []string
+	for at := uint64(1); len(got) < 3; {
+		r := conn.Run()
+		got = append(got, names(r)...)
+		conn.Ack(r, at)
+		at += uint64(r.Records)
+	}
+	require.Equal(t, []string{"b", "c", "d"}, got)
+	l.await(t, 3)
+	require.Equal(t, []string{"a", "b", "c", "d"}, l.order)
+	require.Equal(t, uint64(3), l.acks["d"].Offset)
+}
+
+// TestRefusalInAPipelineKeepsOrder: with four runs in flight the second and those behind it are
+// refused; nothing new goes out before all are answered, and then they go in their order.
+func TestRefusalInAPipelineKeepsOrder(t *testing.T) {
+	for _, code := range []protocol.Code{protocol.Throttled, protocol.NoSpace, protocol.ShuttingDown, protocol.BadChecksum} {
+		t.Run(code.Name(), func(t *testing.T) { refuseInAPipeline(t, code) })
+	}
+}
+
+func refuseInAPipeline(t *testing.T, code protocol.Code) {
+	s := clienttest.Listen(t)
+	conn, c := dial(t, s)
+	p, l := producer(t, c), newLedger()
+	var runs []clienttest.Run
+	for i, v := range []string{"a", "b", "c", "d"} {
+		require.NoError(t, p.Async(large(v), l.of(v)))
+		if i == 0 {
+			conn.Open(1)
+		}
+		runs = append(runs, conn.Run())
+	}
+	conn.Ack(runs[0], 0)
+	conn.RefuseRun(runs[1], &protocol.Error{Code: code})
+	settle(t, conn, c)
+	require.NoError(t, p.Async(large("e"), l.of("e")))
+	conn.RefuseRun(runs[2], &protocol.Error{Code: code})
+	conn.RefuseRun(runs[3], &protocol.Error{Code: code})
+	var again []string
+	for len(again) < 4 {
+		r := conn.Run()
+		conn.Ack(r, uint64(1+len(again)))
+		again = append(again, names(r)...)
+	}
+	require.Equal(t, []string{"b", "c", "d", "e"}, again)
+	l.await(t, 5)
+	require.Equal(t, []string{"a", "b", "c", "d", "e"}, l.order)
+}
+
+// settle returns when the client has taken in what was sent to it so far.
+func settle(t *testing.T, conn *clienttest.Conn, c *client.Client) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Stats(context.Background())
+		done <- err
+	}()
+	conn.Reply(conn.Request(protocol.OpStats), &protocol.Stats{})
+	require.NoError(t, <-done)
+}
+
+func TestRefusedChecksumIsSentOnceMore(t *testing.T) {
+	s := clienttest.Listen(t)
+	conn, c := dial(t, s)
+	p, l := producer(t, c), newLedger()
+	require.NoError(t, p.Async(message("a"), l.of("a")))
+	conn.Open(1)
+	conn.RefuseRun(conn.Run(), &protocol.Error{Code: protocol.BadChecksum})
+	conn.RefuseRun(conn.Run(), &protocol.Error{Code: protocol.BadChecksum})
+	l.await(t, 1)
+	require.ErrorIs(t, l.errs["a"], protocol.BadChecksum)
+}
+
+func TestFinalRefusalIsReported(t *testing.T) {
+	s := clienttest.Listen(t)
+	conn, c := dial(t, s)
+	p, l := producer(t, c), newLedger()
+	require.NoError(t, p.Async(message("a"), l.of("a")))
+	conn.Open(1)
+	conn.RefuseRun(conn.Run(), &protocol.Error{Code: protocol.ReadOnly, Detail: "t/0 is read-only"})
+	l.await(t, 1)
+	require.ErrorIs(t, l.errs["a"], protocol.ReadOnly)
+	require.ErrorContains(t, l.errs["a"], "t/0 is read-only")
+	require.NoError(t, p.Async(message("b"), l.of("b")))
+	conn.Ack(conn.Run(), 0)
+	l.await(t, 1)
+	require.NoError(t, l.errs["b"])
+}
+
+// TestOneBadFrameDoesNotFailItsRun: a run of several frames is refused whole; the frames are
+// sent again alone, and only the guilty one fails.
+func TestOneBadFrameDoesNotFailItsRun(t *testing.T) {
+	s := clienttest.Listen(t)
+	conn, c := dial(t, s)
+	p, l := producer(t, c, client.BatchRecords(1)), newLedger()
+	require.NoError(t, p.Async(message("first"), l.of("first")))
+	conn.Open(1)
+	first := conn.Run()
+	for _, v := range []string{"a", "b", "c"} {
+		require.NoError(t, p.Async(message(v), l.of(v)))
+	}
+	conn.Ack(first, 0)
+	run := conn.Run()
+	require.Len(t, run.Frames, 3)
+	conn.RefuseRun(run, &protocol.Error{Code: protocol.TooLarge})
+	for _, want := range []string{"a", "b", "c"} {
+		r := conn.Run()
+		require.Equal(t, []string{want}, names(r))
+		if want == "b" {
+			conn.RefuseRun(r, &protocol.Error{Code: protocol.TooLarge})
+		} else {
+			conn.Ack(r, 1)
+		}
+	}
+	l.await(t, 4)
+	require.Equal(t, []string{"first", "a", "b", "c"}, l.order)
+	require.NoError(t, l.errs["a"])
+	require.ErrorIs(t, l.errs["b"], protocol.TooLarge)
+	require.NoError(t, l.errs["c"])
+}
+
+func TestUnknownHandleIsOpenedAgain(t *testing.T) {
+	s := clienttest.Listen(t)
+	conn, c := dial(t, s)
+	p, l := producer(t, c), newLedger()
+	require.NoError(t, p.Async(message("a"), l.of("a")))
+	conn.Open(1)
+	conn.RefuseRun(conn.Run(), &protocol.Error{Code: protocol.UnknownHandle})
+	require.Equal(t, uint32(2), conn.Open(1).Handle)
+	conn.Ack(conn.Run(), 0)
+	l.await(t, 1)
+	require.NoError(t, l.errs["a"])
+}
+
+func TestRefusedOpenFailsItsMessagesAndIsTriedAgain(t *testing.T) {
+	s := clienttest.Listen(t)
+	conn, c := dial(t, s)
+	p, l := producer(t, c), newLedger()
+	require.NoError(t, p.Async(message("a"), l.of("a")))
+	require.NoError(t, p.Async(client.Message{Topic: "t", Partition: client.Partition(0), Value: []byte("b")}, l.of("b")))
+	conn.Refuse(conn.Request(protocol.OpOpen), &protocol.Error{Code: protocol.UnknownTopic, Detail: "t"})
+	l.await(t, 2)
+	require.ErrorIs(t, l.errs["a"], protocol.UnknownTopic)
+	require.ErrorIs(t, l.errs["b"], protocol.UnknownTopic)
+	require.NoError(t, p.Async(message("c"), l.of("c")))
+	conn.Refuse(conn.Request(protocol.OpOpen), &protocol.Error{Code: protocol.ShuttingDown})
+	conn.Open(1)
+	conn.Ack(conn.Run(), 0)
+	l.await(t, 1)
+	require.NoError(t, l.errs["c"])
+}
+
+func TestGoAwayIsFollowedAfterWhatIsInFlight(t *testing.T) {
+	s := clienttest.Listen(t)
+	conn, c := dial(t, s)
+	p, l := producer(t, c), newLedger()
+	require.NoError(t, p.Async(message("a"), l.of("a")))
+	conn.Open(1)
+	a := conn.Run()
+	conn.GoAway(protocol.ShuttingDown, patience)
+	require.NoError(t, p.Async(message("b"), l.of("b")))
+	conn.Ack(a, 0)
+	conn.AwaitEnd() // would be seen to send b otherwise
+	l.await(t, 1)
+	conn = s.Greet()
+	conn.Open(1)
+	b := conn.Run()
+	require.Equal(t, []string{"b"}, names(b))
+	conn.Ack(b, 1)
+	l.await(t, 1)
+}
+
+func TestGoAwayEndsWithItsDrainTime(t *testing.T) {
+	s := clienttest.Listen(t)
+	conn, c := dial(t, s)
+	p, l := producer(t, c), newLedger()
+	require.NoError(t, p.Async(message("a"), l.of("a")))
+	conn.Open(1)
+	conn.Run()
+	conn.GoAway(protocol.ShuttingDown, 10*time.Millisecond)
+	conn.AwaitEnd()
+	conn = s.Greet()
+	conn.Open(1)
+	conn.Ack(conn.Run(), 0)
+	l.await(t, 1)
+	require.NoError(t, l.errs["a"])
+}
+
+// hostile are bytes after which a connection cannot go on.
+func hostile() map[string][]byte {
+	giant := protocol.Header{byte(protocol.MagicResponse)}
+	giant.SetSizes(0, 0xFFFFFFFF)
+	data := protocol.Header{byte(protocol.MagicData)}
+	data.SetSizes(0, 0xFFFFFFF0)
+	stray := clienttest.Stored(0, "stray")
+	return map[string][]byte{
+		"zeros":                make([]byte, 64),
+		"text":                 []byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+		"giant response":       giant[:],
+		"giant frame":          data[:],
+		"a frame outside runs": stray,
+		"a run for nobody":     clienttest.DeliverRun(1, 0, 1, stray),
+	}
+}
+
+func TestHostileBytesEndTheConnectionAndNothingElse(t *testing.T) {
+	for name, bytes := range hostile() {
+		t.Run(name, func(t *testing.T) {
+			s := clienttest.Listen(t)
+			conn, c := dial(t, s)
+			p, l := producer(t, c), newLedger()
+			require.NoError(t, p.Async(message("a"), l.of("a")))
+			conn.Open(1)
+			conn.Run()
+			before := allocated()
+			conn.Write(bytes)
+			conn.AwaitEnd()
+			require.Less(t, allocated()-before, uint64(4<<20), "a length in a header takes no memory")
+			conn = s.Greet()
+			conn.Open(1)
+			conn.Ack(conn.Run(), 0)
+			l.await(t, 1)
+			require.NoError(t, l.errs["a"])
+		})
+	}
+}
+
+func TestSingleBytesMakeFrames(t *testing.T) {
+	s := clienttest.Listen(t)
+	conn, c := dial(t, s)
+	p, l := producer(t, c), newLedger()
+	require.NoError(t, p.Async(message("a"), l.of("a")))
+	conn.Open(1)
+	r := conn.Run()
+	var ack protocol.Header
+	ack.PutAck(protocol.LevelDurable, protocol.OK, r.Handle, 7, 1, 0)
+	conn.WriteSlow(ack[:])
+	l.await(t, 1)
+	require.Equal(t, uint64(7), l.acks["a"].Offset)
+}
+
+func TestSilentPeerIsGivenUp(t *testing.T) {
+	s := clienttest.Listen(t)
+	s.Hello.PingMillis = 20
+	lost := make(chan error, 100)
+	conn, c := dial(t, s, client.WithHooks(client.Hooks{Disconnected: func(_ string, err error, _ time.Duration) { lost <- err }}))
+	p, l := producer(t, c), newLedger()
+	conn.Pongs = false
+	require.NoError(t, p.Async(message("a"), l.of("a")))
+	conn.Open(1)
+	conn.Run()
+	conn.AwaitEnd()
+	require.ErrorContains(t, <-lost, "nothing received for 2.5 ping intervals")
+	conn = s.Greet()
+	conn.Open(1)
+	conn.Ack(conn.Run(), 0)
+	l.await(t, 1)
+}
+
+func TestPingsKeepAnIdleConnection(t *testing.T) {
+	s := clienttest.Listen(t)
+	s.Hello.PingMillis = 10
+	lost := make(chan error, 100)
+	conn, c := dial(t, s, client.WithHooks(client.Hooks{Disconnected: func(_ string, err error, _ time.Duration) { lost <- err }}))
+	_, idle := context.WithCancel(context.Background())
+	defer idle()
+	// 30 pings and pongs later nothing was lost; Next would return at once for anything else.
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+		defer cancel()
+		<-ctx.Done()
+		_, _ = c.Stats(within(t)) // ends the wait below
+	}()
+	conn.Reply(conn.Request(protocol.OpStats), &protocol.Stats{})
+	require.Empty(t, lost)
+}
+
+func TestNoRetryReportsUnknownOutcome(t *testing.T) {
+	s := clienttest.Listen(t)
+	conn, c := dial(t, s)
+	p, l := producer(t, c, client.NoRetry()), newLedger()
+	require.NoError(t, p.Async(message("a"), l.of("a")))
+	conn.Open(1)
+	conn.Run()
+	require.NoError(t, p.Async(message("b"), l.of("b")))
+	conn.Drop()
+	l.await(t, 1)
+	require.ErrorIs(t, l.errs["a"], protocol.UnknownOutcome)
+	require.ErrorIs(t, l.errs["a"], client.ErrDisconnected)
+	conn = s.Greet() // b was never sent, so it is now
+	conn.Open(1)
+	b := conn.Run()
+	require.Equal(t, []string{"b"}, names(b))
+	conn.RefuseRun(b, &protocol.Error{Code: protocol.Throttled})
+	l.await(t, 1)
+	require.ErrorIs(t, l.errs["b"], protocol.Throttled)
+}
+
+func TestDeliveryTimeoutSaysWhetherItWasSent(t *testing.T) {
+	s := clienttest.Listen(t)
+	conn, c := dial(t, s)
+	p, l := producer(t, c, client.DeliveryTimeout(50*time.Millisecond)), newLedger()
+	require.NoError(t, p.Async(message("sent"), l.of("sent")))
+	conn.Open(1)
+	sent := conn.Run()
+	require.NoError(t, p.Async(message("queued"), l.of("queued")))
+	l.await(t, 2)
+	require.ErrorIs(t, l.errs["sent"], protocol.UnknownOutcome)
+	require.NotErrorIs(t, l.errs["sent"], protocol.Timeout)
+	require.ErrorIs(t, l.errs["queued"], protocol.Timeout)
+	require.NotErrorIs(t, l.errs["queued"], protocol.UnknownOutcome)
+	require.ErrorIs(t, l.errs["queued"], context.DeadlineExceeded)
+	conn.Ack(sent, 0) // too late, and no second callback
+	l2 := newLedger()
+	q := producer(t, c)
+	require.NoError(t, q.Async(message("next"), l2.of("next")))
+	conn.Open(1)
+	conn.Ack(conn.Run(), 1)
+	l2.await(t, 1)
+	records, bytes := p.Buffered()
+	require.Zero(t, records)
+	require.Zero(t, bytes)
+	require.Empty(t, l.news)
+}
+
+func TestRefusedUntilTheDeadlineWasNotAppended(t *testing.T) {
+	s := clienttest.Listen(t)
+	conn, c := dial(t, s)
+	p, l := producer(t, c, client.DeliveryTimeout(100*time.Millisecond)), newLedger()
+	require.NoError(t, p.Async(message("a"), l.of("a")))
+	conn.Open(1)
+	stop := make(chan struct{})
+	go func() {
+		defer close(stop)
+		l.await(t, 1)
+		_ = p.Async(message("end"), nil)
+	}()
+	for names(func() clienttest.Run {
+		r := conn.Run()
+		conn.RefuseRun(r, &protocol.Error{Code: protocol.NoSpace})
+		return r
+	}())[0] != "end" {
+	}
+	<-stop
+	require.ErrorIs(t, l.errs["a"], protocol.Timeout)
+	require.ErrorIs(t, l.errs["a"], protocol.NoSpace)
+	require.NotErrorIs(t, l.errs["a"], protocol.UnknownOutcome)
+}
+
+func TestMessagesForAnUnreachableTopicTimeOut(t *testing.T) {
+	s := clienttest.Listen(t)
+	conn, c := dial(t, s)
+	s.Stop()
+	conn.Drop()
+	p := producer(t, c, client.DeliveryTimeout(30*time.Millisecond))
+	_, err := p.Send(within(t), message("a"))
+	require.ErrorIs(t, err, protocol.Timeout)
+	_, err = p.Send(within(t), client.Message{Topic: "t", Partition: client.Partition(1), Value: []byte("b")})
+	require.ErrorIs(t, err, protocol.Timeout)
+	require.ErrorContains(t, err, "t/1")
+}
+
+func TestCancelledSendIsWithdrawnIfItWasNotSent(t *testing.T) {
+	s := clienttest.Listen(t)
+	conn, c := dial(t, s)
+	p, l := producer(t, c), newLedger()
+	require.NoError(t, p.Async(message("a"), l.of("a")))
+	conn.Open(1)
+	a := conn.Run()
+	require.NoError(t, p.Async(message("b"), l.of("b")))
+	ctx, cancel := context.WithCancel(context.Background())
+	result := make(chan error, 1)
+	go func() {
+		_, err := p.Send(ctx, message("withdrawn"))
+		result <- err
+	}()
+	require.Eventually(t, func() bool { n, _ := p.Buffered(); return n == 3 }, patience, time.Millisecond)
+	require.NoError(t, p.Async(message("c"), l.of("c")))
+	cancel()
+	err := <-result
+	require.ErrorIs(t, err, context.Canceled)
+	require.NotErrorIs(t, err, protocol.UnknownOutcome)
+	conn.Ack(a, 0)
+	rest := conn.Run()
+	require.Equal(t, []string{"b", "c"}, names(rest))
+	conn.Ack(rest, 1)
+	l.await(t, 3)
+	require.Equal(t, uint64(2), l.acks["c"].Offset)
+
+	ctx, cancel = context.WithCancel(context.Background())
+	go func() {
+		_, err := p.Send(ctx, message("in flight"))
+		result <- err
+	}()
+	conn.Run()
+	cancel()
+	require.ErrorIs(t, <-result, protocol.UnknownOutcome)
+}
+
+func TestCancelledSendLeavesNoEmptyBatch(t *testing.T) {
+	s := clienttest.Listen(t)
+	conn, c := dial(t, s)
+	p := producer(t, c)
+	for range 2 { // waiting for the topic, then as the only one of its batch
+		ctx, cancel := context.WithCancel(context.Background())
+		result := make(chan error, 1)
+		go func() {
+			_, err := p.Send(ctx, message("withdrawn"))
+			result <- err
+		}()
+		require.Eventually(t, func() bool { n, _ := p.Buffered(); return n > 0 }, patience, time.Millisecond)
+		cancel()
+		require.ErrorIs(t, <-result, context.Canceled)
+	}
+	n, bytes := p.Buffered()
+	require.Zero(t, n+bytes)
+	flushed := make(chan error, 1)
+	go func() { flushed <- p.Flush(context.Background()) }()
+	conn.Open(1)
+	require.NoError(t, <-flushed)
+}
+
+func TestFullBufferFailsAtOnceWhenAsked(t *testing.T) {
+	s := clienttest.Listen(t)
+	_, c := dial(t, s)
+	p := producer(t, c, client.MaxBuffered(2, 1<<20), client.FailWhenFull())
+	require.NoError(t, p.Async(message("a"), nil))
+	require.NoError(t, p.Async(message("b"), nil))
+	require.ErrorIs(t, p.Async(message("c"), nil), client.ErrBufferFull)
+	_, err := p.Send(within(t), message("c"))
+	require.ErrorIs(t, err, client.ErrBufferFull)
+	require.ErrorIs(t, p.Async(message(strings.Repeat("x", 1<<20)), nil), protocol.TooLarge)
+	n, _ := p.Buffered()
+	require.Equal(t, 2, n)
+}
+
+func TestFullBufferWaitsNoLongerThanTheDeliveryTimeout(t *testing.T) {
+	s := clienttest.Listen(t)
+	_, c := dial(t, s)
+	q := producer(t, c, client.MaxBuffered(1, 1<<20), client.DeliveryTimeout(40*time.Millisecond))
+	block := make(chan struct{})
+	require.NoError(t, q.Async(message("a"), func(client.Ack, error) { <-block }))
+	require.ErrorIs(t, q.Async(message("b"), nil), client.ErrBufferFull, "the callback of a keeps its room")
+	close(block)
+	require.NoError(t, q.Flush(within(t)))
+}
+
+func TestLingerGathersUntilFlush(t *testing.T) {
+	s := clienttest.Listen(t)
+	conn, c := dial(t, s)
+	p, l := producer(t, c, client.Linger(time.Minute)), newLedger()
+	for i := range 10 {
+		require.NoError(t, p.Async(message(fmt.Sprint(i)), l.of(fmt.Sprint(i))))
+	}
+	flushed := make(chan error, 1)
+	go func() { flushed <- p.Flush(context.Background()) }()
+	conn.Open(1)
+	r := conn.Run()
+	require.Len(t, r.Values(), 10)
+	conn.Ack(r, 0)
+	require.NoError(t, <-flushed)
+	require.Len(t, l.order, 10, "Flush returns after the callbacks")
+}
+
+func TestLingerEndsByItself(t *testing.T) {
+	_, c := memory(t, clienttest.MemoryOptions{})
+	p := producer(t, c, client.Linger(5*time.Millisecond))
+	_, err := p.Send(within(t), message("a"))
+	require.NoError(t, err)
+}
+
+func TestKeylessMessagesGoRoundByBatches(t *testing.T) {
+	_, c := memory(t, clienttest.MemoryOptions{Partitions: 4})
+	p := producer(t, c, client.BatchRecords(10))
+	used := map[uint32]int{}
+	var mu sync.Mutex
+	for range 400 {
+		require.NoError(t, p.Async(message("v"), func(a client.Ack, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			used[a.Partition]++
+		}))
+	}
+	require.NoError(t, p.Close(within(t)))
+	require.Len(t, used, 4)
+	require.Equal(t, 400, used[0]+used[1]+used[2]+used[3])
+}
+
+func TestAsyncBatchHandsItsMemoryOver(t *testing.T) {
+	s := clienttest.Listen(t)
+	conn, c := dial(t, s)
+	p, l := producer(t, c), newLedger()
+	var b client.Batch
+	require.ErrorIs(t, p.AsyncBatch("t", 0, &b, nil), protocol.BadRequest)
+	require.NoError(t, b.Add([]byte("k"), []byte("one"), client.Header{Name: "n", Value: []byte("v")}))
+	require.NoError(t, b.Add(nil, nil))
+	require.NoError(t, p.AsyncBatch("t", 0, &b, l.of("batch")))
+	require.Zero(t, b.Len())
+	require.NoError(t, b.Add(nil, []byte("overwritten?")))
+	conn.Open(1)
+	r := conn.Run()
+	require.Equal(t, []string{"one", ""}, r.Values())
+	conn.Ack(r, 40)
+	l.await(t, 1)
+	require.Equal(t, uint64(40), l.acks["batch"].Offset)
+}
+
+func TestLevelNoneIsDoneWhenItIsWritten(t *testing.T) {
+	m, c := memory(t, clienttest.MemoryOptions{})
+	p := producer(t, c, client.Durable(protocol.LevelNone))
+	ack, err := p.Send(within(t), message("a"))
+	require.NoError(t, err)
+	require.Equal(t, client.Ack{Topic: "t", Offset: client.NoOffset, Level: protocol.LevelNone}, ack)
+	require.NoError(t, p.Close(within(t)))
+	require.Eventually(t, func() bool { return m.Records("t") == 1 }, patience, time.Millisecond)
+}
+
+func TestLevelNoneWaitsForTheFloor(t *testing.T) {
+	s := clienttest.Listen(t)
+	conn, c := dial(t, s)
+	p, l := producer(t, c, client.Durable(protocol.LevelNone)), newLedger()
+	require.NoError(t, p.Async(message("a"), l.of("a")))
+	conn.Open(1) // with floor durable
+	r := conn.Run()
+	require.Equal(t, protocol.LevelDurable, r.Header.Level())
+	conn.Ack(r, 5)
+	l.await(t, 1)
+	require.Equal(t, uint64(5), l.acks["a"].Offset)
+}
+
+func TestMessagesAreCheckedBeforeTheyAreTaken(t *testing.T) {
+	m, c := memory(t, clienttest.MemoryOptions{})
+	p := producer(t, c)
+	_, err := p.Send(within(t), message("fine"))
+	require.NoError(t, err)
+	for _, bad := range []struct {
+		m    client.Message
+		code protocol.Code
+	}{
+		{client.Message{Topic: "../t"}, protocol.BadName},
+		{client.Message{Topic: "_t"}, protocol.BadName},
+		{client.Message{Topic: "t", Key: make([]byte, protocol.MaxKey+1)}, protocol.TooLarge},
+		{client.Message{Topic: "t", Value: make([]byte, protocol.DefaultMessageBytes+1)}, protocol.TooLarge},
+		{client.Message{Topic: "new", Value: make([]byte, protocol.DefaultMessageBytes+1)}, protocol.TooLarge},
+		{client.Message{Topic: "t", Headers: []client.Header{{Name: strings.Repeat("n", 256)}}}, protocol.TooLarge},
+		{client.Message{Topic: "t", Headers: []client.Header{{Name: "n", Value: make([]byte, 1<<16)}}}, protocol.TooLarge},
+		{client.Message{Topic: "t", Partition: client.Partition(protocol.MaxPartitions)}, protocol.UnknownPartition},
+		{client.Message{Topic: "t", Partition: client.Partition(1)}, protocol.UnknownPartition},
+	} {
+		_, err := p.Send(within(t), bad.m)
+		require.ErrorIs(t, err, bad.code)
+	}
+	require.NoError(t, p.Close(within(t)))
+	require.Equal(t, uint64(1), m.Records("t"))
+}
