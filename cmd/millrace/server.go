@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/millrace-mq/millrace/broker/config"
 )
@@ -124,7 +125,7 @@ func checkDataDir(dir string) error {
 				return fmt.Errorf("%s cannot be written: %w", at, err)
 			}
 			return nil
-		case !errors.Is(err, os.ErrNotExist) || at == filepath.Dir(at):
+		case at == filepath.Dir(at) || !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR):
 			return err
 		}
 	}

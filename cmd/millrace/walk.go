@@ -211,17 +211,17 @@ func (k *walk) plausible(at int64) bool {
 	if err != nil || n == 0 || int64(n) > k.w.size-at {
 		return false
 	}
-	short := make(protocol.Frame, protocol.HeaderSize+protocol.TailSize)
-	copy(short, head)
-	if k.last != nil && (short.Header().Offset() < k.end || short.Header().Timestamp() < k.last.Header().Timestamp()) {
+	h := protocol.HeaderOf(head)
+	if k.last != nil && (h.Offset() < k.end || h.Timestamp() < k.last.Header().Timestamp()) {
 		return false
 	}
 	k.budget -= 4 << 10 // a read of the tail
-	if _, err := k.w.file.ReadAt(short[protocol.HeaderSize:], at+int64(n)-protocol.TailSize); err != nil {
+	tail := make(protocol.Frame, protocol.TailSize)
+	if _, err := k.w.file.ReadAt(tail, at+int64(n)-protocol.TailSize); err != nil {
 		return false
 	}
 	room := uint64(at-k.pos)/protocol.MinFrame + 1
-	if k.last != nil && (short.Index() <= k.last.Index() || short.Index()-k.last.Index()-1 > room || short.Term() < k.last.Term()) {
+	if k.last != nil && (tail.Index() <= k.last.Index() || tail.Index()-k.last.Index()-1 > room || tail.Term() < k.last.Term()) {
 		return false
 	}
 	k.budget -= int64(n)
