@@ -26,8 +26,8 @@ type config struct {
 // Option sets up a Client. What an option refuses, Open returns, all refusals joined.
 type Option func(*config) error
 
-// Hooks are called with no lock held, from a goroutine of the client: they should be quick. A
-// nil function is skipped.
+// Hooks are called with no lock held, from a goroutine of the client: they should be quick, and
+// must not call Close, which would wait for them. A nil function is skipped.
 type Hooks struct {
 	// Connected is called after each successful HELLO, of the shared connection and of those
 	// of readers.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/millrace-mq/millrace/protocol"
 )
@@ -34,7 +35,7 @@ const (
 // wait for it: Flush and Close would wait for themselves, Send for room that only the callback
 // frees; Async gives up with ErrBufferFull at the latest after DeliveryTimeout.
 //
-// Bounds: MaxBuffered.
+// Bounds: MaxBuffered; a message counts until its callback returned.
 type Producer struct {
 	// immutable
 	c     *Client
@@ -108,7 +109,7 @@ func (c *Client) NewProducer(opts ...ProducerOption) (*Producer, error) {
 // ErrBufferFull (waits for room up to DeliveryTimeout, unless FailWhenFull), TooLarge, BadName,
 // UnknownPartition.
 func (p *Producer) Async(m Message, done func(Ack, error)) error {
-	return p.give(nil, &m, entry{fn: done})
+	return p.give(context.Background(), p.cfg.timeout, &m, entry{fn: done})
 }
 
 // Send gives a message to the producer and waits until it is acknowledged.
@@ -121,7 +122,7 @@ func (p *Producer) Send(ctx context.Context, m Message) (Ack, error) {
 		return Ack{}, err
 	}
 	w := p.senders.Get().(*waiter)
-	if err := p.give(ctx, &m, entry{w: w}); err != nil {
+	if err := p.give(ctx, 0, &m, entry{w: w}); err != nil {
 		p.senders.Put(w)
 		return Ack{}, err
 	}
@@ -162,7 +163,7 @@ func (p *Producer) AsyncBatch(topic string, partition uint32, b *Batch, done fun
 		return err
 	}
 	bytes := b.Size()
-	if err := p.reserve(nil, n, bytes); err != nil {
+	if err := p.reserve(context.Background(), p.cfg.timeout, n, bytes); err != nil {
 		return err
 	}
 	err = ErrClosed
@@ -175,9 +176,9 @@ func (p *Producer) AsyncBatch(topic string, partition uint32, b *Batch, done fun
 	return err
 }
 
-// give checks, pays for and routes a message. ctx nil = wait for room up to the delivery
-// timeout.
-func (p *Producer) give(ctx context.Context, m *Message, e entry) error {
+// give checks, pays for and routes a message. It waits for room until ctx ends, and no longer
+// than limit where that is not 0.
+func (p *Producer) give(ctx context.Context, limit time.Duration, m *Message, e entry) error {
 	t := p.last.Load()
 	if t == nil || t.name != m.Topic {
 		var err error
@@ -194,7 +195,7 @@ func (p *Producer) give(ctx context.Context, m *Message, e entry) error {
 		return tooLarge(size, protocol.MaxMessageBytes)
 	}
 	bytes := size + recordOverhead
-	if err := p.reserve(ctx, 1, bytes); err != nil {
+	if err := p.reserve(ctx, limit, 1, bytes); err != nil {
 		return err
 	}
 	if err := t.add(m, e, bytes); err != nil {
@@ -276,6 +277,7 @@ func (p *Producer) drain(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	defer signal(p.idle) // an abort may wait for it too
 	p.urgent.Store(true)
 	defer p.urgent.Store(false)
 	// What a Flush before this one gave up waiting for belongs to the epoch that is not
@@ -334,6 +336,7 @@ func (p *Producer) Close(ctx context.Context) error {
 	p.alarm.stop()
 	p.wg.Wait()
 	for _, t := range topics {
+		t.abort()
 		for _, l := range t.all() {
 			p.c.forget(l)
 		}
@@ -361,10 +364,11 @@ func (p *Producer) abort(topics []*topic, reason error) {
 	for p.pending[0].Load()+p.pending[1].Load() != 0 { // callbacks, and messages on their way to a pipeline
 		<-p.idle
 	}
+	signal(p.idle) // a Flush may wait for it too
 }
 
-// reserve takes n records of so many bytes from the budget.
-func (p *Producer) reserve(ctx context.Context, n, bytes int) error {
+// reserve takes n records of so many bytes from the budget, waiting as give says.
+func (p *Producer) reserve(ctx context.Context, limit time.Duration, n, bytes int) error {
 	if n > p.cfg.maxRecords || bytes > p.cfg.maxBytes {
 		return &protocol.Error{Code: protocol.TooLarge, Detail: fmt.Sprintf("%d records of %d bytes in a buffer for %d", n, bytes, p.cfg.maxRecords),
 			Actual: uint64(bytes), Limit: uint64(p.cfg.maxBytes), Setting: "MaxBuffered"}
@@ -377,6 +381,11 @@ func (p *Producer) reserve(ctx context.Context, n, bytes int) error {
 	}
 	if p.cfg.failWhenFull {
 		return ErrBufferFull
+	}
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, ErrBufferFull)
+		defer cancel()
 	}
 	return p.awaitRoom(ctx, n, bytes)
 }
@@ -395,11 +404,6 @@ func (p *Producer) tryReserve(n, bytes int) bool {
 }
 
 func (p *Producer) awaitRoom(ctx context.Context, n, bytes int) error {
-	if ctx == nil {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(context.Background(), p.cfg.timeout, ErrBufferFull)
-		defer cancel()
-	}
 	p.waiters.Add(1)
 	defer p.waiters.Add(-1)
 	for {

@@ -18,12 +18,10 @@ import (
 type reading struct {
 	events chan string // "partition@offset=value", or "error: …"; closed at the end
 	errs   chan error
-	next   chan struct{} // the loop waits for it before it goes on
-	stop   chan struct{}
 }
 
 func startReading(ctx context.Context, c *client.Client, topic string, opts ...client.ReadOption) *reading {
-	r := &reading{events: make(chan string, 1000), errs: make(chan error, 100), stop: make(chan struct{})}
+	r := &reading{events: make(chan string, 1000), errs: make(chan error, 100)}
 	go func() {
 		defer close(r.events)
 		for rec, err := range c.Read(ctx, topic, opts...) {

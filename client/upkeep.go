@@ -84,6 +84,10 @@ func (l *pipeline) opened(c *conn, k *call) {
 	}
 	l.opening = false
 	probed := l.probe
+	final := err != nil && !retriable(err)
+	if final {
+		err = fmt.Errorf("client: open %s/%d: %w", l.topic.name, l.partition, err)
+	}
 	switch {
 	case err == nil:
 		l.handle, l.probe, l.level = reply.Handle, false, l.p.cfg.level
@@ -91,18 +95,18 @@ func (l *pipeline) opened(c *conn, k *call) {
 			l.level = reply.Floor // what is answered anyway may as well be waited for
 		}
 		l.backoff.reset()
-	case retriable(err):
+	case !final:
 		l.last = err
 		l.hold()
 		l.resume = max(l.resume, l.p.now()+int64(k.pause))
 	default:
 		l.probe = false
-		l.failAll(fmt.Errorf("client: open %s/%d: %w", l.topic.name, l.partition, err))
+		l.failAll(err)
 	}
 	l.leave()
 	if err == nil {
 		l.topic.resolved(&reply)
-	} else if probed && !retriable(err) {
+	} else if probed && final {
 		l.topic.failed(err)
 	}
 }
