@@ -1,6 +1,8 @@
 package server
 
 import (
+	"unsafe"
+
 	"github.com/millrace-mq/millrace/broker"
 	"github.com/millrace-mq/millrace/protocol"
 )
@@ -17,13 +19,23 @@ type ack struct {
 
 // acks is the answers of one handle that wait for the disk, in the order of their runs. One
 // that waits for nothing waits behind those before it. Guarded by the outbox's mu.
+//
+// Bounds: it holds memory only for what waits; the outbox counts it against the budget.
 type acks struct {
-	ring    []ack
-	first   int
-	n       int
-	waiting bool // somebody waits for the first one's target, or is about to
-	legacy  bool // 9 bytes instead of a frame
+	head, tail  *ackChunk
+	first, last int // of head, the first answer; of tail, behind the last one
+	n           int
+	waiting     bool // somebody waits for the first one's target, or is about to
+	legacy      bool // 9 bytes instead of a frame
 }
+
+// ackChunk is a stretch of a queue of answers.
+type ackChunk struct {
+	list [50]ack
+	next *ackChunk
+}
+
+const ackChunkSize = int64(unsafe.Sizeof(ackChunk{})) // bytes
 
 // add answers at once when nothing is before a and it waits for nothing, else queues it.
 func (q *acks) add(o *outbox, d *handle, a ack) {
@@ -31,26 +43,50 @@ func (q *acks) add(o *outbox, d *handle, a ack) {
 		q.put(o, d.id, a)
 		return
 	}
-	if q.n == len(q.ring) {
-		bigger := make([]ack, max(16, 2*q.n))
-		for i := range q.n {
-			bigger[i] = q.ring[(q.first+i)%len(q.ring)]
+	if q.tail == nil || q.last == len(q.tail.list) {
+		chunk := d.conn.server.spares.chunk()
+		d.conn.server.buffers.used.Add(ackChunkSize)
+		o.chunks++
+		if q.tail == nil {
+			q.head, q.first = chunk, 0
+		} else {
+			q.tail.next = chunk
 		}
-		q.ring, q.first = bigger, 0
+		q.tail, q.last = chunk, 0
 	}
-	q.ring[(q.first+q.n)%len(q.ring)] = a
+	q.tail.list[q.last] = a
+	q.last++
 	q.n++
 	o.unacked++
 }
 
+// peek is the first answer; there is one.
+func (q *acks) peek() *ack { return &q.head.list[q.first] }
+
 // pop takes the first answer.
-func (q *acks) pop(o *outbox) ack {
-	a := q.ring[q.first]
-	q.ring[q.first] = ack{}
-	q.first = (q.first + 1) % len(q.ring)
+func (q *acks) pop(o *outbox, s *Server) ack {
+	a := *q.peek()
+	*q.peek() = ack{}
+	q.first++
 	q.n--
 	o.unacked--
+	if q.n == 0 || q.first == len(q.head.list) {
+		chunk := q.head
+		if q.head, q.first = chunk.next, 0; q.head == nil {
+			q.tail = nil
+		}
+		chunk.next = nil
+		s.spares.keepChunk(chunk)
+		o.dropChunks(s, 1)
+	}
 	return a
+}
+
+// dropChunks gives the memory of n chunks back to the budget; mu is held.
+func (o *outbox) dropChunks(s *Server, n int) {
+	n = min(n, o.chunks) // 0 once the connection ended
+	o.chunks -= n
+	s.buffers.used.Add(-int64(n) * ackChunkSize)
 }
 
 // put writes the answer into what is pending.
@@ -96,13 +132,13 @@ func (d *handle) settle() {
 		durable, err := d.part.DurableIndex()
 		o.mu.Lock()
 		for d.acks.n > 0 {
-			if next := &d.acks.ring[d.acks.first]; next.target > durable {
+			if next := d.acks.peek(); next.target > durable {
 				if err == nil {
 					break
 				}
-				next.refused, next.records = broker.CodeOf(err), 0
+				next.refused = broker.CodeOf(err)
 			}
-			d.acks.put(o, d.id, d.acks.pop(o))
+			d.acks.put(o, d.id, d.acks.pop(o, d.conn.server))
 		}
 		o.room.Signal()
 		if d.acks.n == 0 {
@@ -110,7 +146,7 @@ func (d *handle) settle() {
 			o.mu.Unlock()
 			return
 		}
-		target := d.acks.ring[d.acks.first].target
+		target := d.acks.peek().target
 		o.mu.Unlock()
 		parked, err := d.part.AwaitDurable(&d.waiter, target)
 		if err != nil {

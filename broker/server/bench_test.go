@@ -143,3 +143,30 @@ func benchConsume(b *testing.B, consumers, records int) {
 
 func BenchmarkConsume1(b *testing.B) { benchConsume(b, 1, 100) }
 func BenchmarkConsume4(b *testing.B) { benchConsume(b, 4, 100) }
+
+// BenchmarkPush is the way of one record: published, appended, pushed to a waiting consumer.
+func BenchmarkPush(b *testing.B) {
+	br := brokertest.Start(b)
+	p := connect(b, br)
+	p.create("t", floor(protocol.LevelWritten))
+	o := p.open("t", 0)
+	one := run(protocol.LevelTopic, o.Handle, 0, sized(1, 100))
+	c := connect(b, br)
+	h := c.open("t", 0)
+	require.NoError(b, p.nc.SetDeadline(noDeadline))
+	require.NoError(b, c.nc.SetDeadline(noDeadline))
+	c.subscribe(h.Handle, 1, protocol.Subscribe{From: protocol.Start, Credit: 1 << 60})
+	ack, pushed := make([]byte, protocol.HeaderSize), make([]byte, len(one))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := p.nc.Write(one); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.ReadFull(c.nc, pushed); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.ReadFull(p.nc, ack); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

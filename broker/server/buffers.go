@@ -77,6 +77,9 @@ func (b *buffers) take(n int) []byte {
 	return b.make(int(size))
 }
 
+// over tells whether the budget is used up.
+func (b *buffers) over() bool { return b.used.Load() > b.limit }
+
 // takeOrSmall is take, or a small buffer when the budget is used up: requests and short runs
 // go on being read. Connections are counted, so that is bounded too.
 func (b *buffers) takeOrSmall(n int) []byte {

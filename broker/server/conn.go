@@ -35,7 +35,6 @@ type conn struct {
 	nextHandle uint32
 	touched    []*handle // with runs of this read that are not appended yet
 	skip       uint64    // bytes of a refused run that are still to come
-	lastRun    uint64    // sequence of the last run that was answered or will be
 	maxFrame   uint32    // largest DATA frame that the client takes, bytes; 0 = any
 
 	// owned by the owner of the write side
@@ -46,10 +45,12 @@ type conn struct {
 	native  atomic.Bool            // speaks the native protocol
 	client  atomic.Pointer[string] // what HELLO said it is
 	busy    atomic.Bool            // holds bytes that are not yet processed
+	lastRun atomic.Uint64          // sequence of the last run that was answered or will be
 	heard   atomic.Int64           // tick when something last arrived, ns
 
 	// atomic, published by the owner of the write side
 	stalled atomic.Int64 // tick since when a write has made no progress, ns; 0 = none is under way
+	taken   atomic.Int64 // tick when the peer last took a delivered run, ns
 
 	// owned by the server's watch
 	pinged bool
@@ -119,7 +120,7 @@ func (c *conn) goAway(err error) {
 	c.log().Info("connection refused", "error", e)
 	detail := e.AppendTo(nil)
 	var h protocol.Header
-	h.PutGoAway(e.Code, 0, c.lastRun, len(detail))
+	h.PutGoAway(e.Code, 0, c.lastRun.Load(), len(detail))
 	c.out.mu.Lock()
 	if !c.out.closed {
 		c.out.pending = append(append(c.out.pending, h[:]...), detail...)
@@ -190,6 +191,7 @@ func (c *conn) end() {
 	o.mu.Lock()
 	o.closed = true
 	o.pending, o.spare = nil, nil
+	o.dropChunks(c.server, o.chunks)
 	o.mu.Unlock()
 	c.hangUp()
 	for _, h := range c.handles {

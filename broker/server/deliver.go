@@ -127,6 +127,7 @@ func (c *conn) sendRun(s *subscription, section *storage.Section, last bool) err
 		return err
 	}
 	c.server.counts.delivers.Add(1)
+	c.taken.Store(c.server.tick.Load())
 	o := &c.out
 	o.mu.Lock()
 	s.credit -= size
@@ -175,10 +176,10 @@ func (c *conn) copySection(head []byte, section *storage.Section, skip, size int
 				return fmt.Errorf("server: %d of %d bytes of a section at %d: %w", got, chunk, pos, err)
 			}
 		}
+		c.server.counts.copyBytes.Add(uint64(chunk))
 		if err := c.write(buf[:n+int(chunk)]); err != nil {
 			return err
 		}
-		c.server.counts.copyBytes.Add(uint64(chunk))
 		pos, left, n = pos+chunk, left-chunk, 0
 		if left == 0 {
 			return nil

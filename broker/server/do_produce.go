@@ -18,9 +18,7 @@ type handle struct {
 	waiter broker.Waiter
 
 	// owned by the reader
-	entries []storage.Entry // verified runs of this read
-	runs    []run           // all runs of this read, in order, refused ones too
-	sync    bool            // one of them must become durable
+	batch *batch // runs of this read; nil = none
 
 	acks acks // guarded by the outbox's mu
 }
@@ -63,14 +61,12 @@ func (c *conn) produce(h *protocol.Header, b []byte) (used int, err error) {
 	if refused == nil && len(b) < total {
 		return 0, nil
 	}
-	if len(d.runs) == 0 {
-		c.touched = append(c.touched, d)
-	}
-	c.lastRun = r.sequence
+	d.touch()
+	c.lastRun.Store(r.sequence)
 	c.server.counts.runs.Add(1)
 	if refused != nil {
 		r.refused = refused
-		d.runs = append(d.runs, r)
+		d.batch.runs = append(d.batch.runs, r)
 		c.skip = uint64(size)
 		return protocol.HeaderSize, nil
 	}
@@ -82,10 +78,10 @@ func (c *conn) produce(h *protocol.Header, b []byte) (used int, err error) {
 		r.refused = protocol.AsError(err)
 	} else {
 		r.level = settings.Effective(r.level)
-		d.sync = d.sync || r.level >= protocol.LevelDurable
-		d.entries = append(d.entries, storage.Entry{Run: whole})
+		d.batch.sync = d.batch.sync || r.level >= protocol.LevelDurable
+		d.batch.entries = append(d.batch.entries, storage.Entry{Run: whole})
 	}
-	d.runs = append(d.runs, r)
+	d.batch.runs = append(d.batch.runs, r)
 	return total, nil
 }
 
@@ -145,38 +141,50 @@ func unsupported(flags uint8) error {
 	return &protocol.Error{Code: protocol.Unsupported, Detail: "this broker does not serve " + strings.Join(names, ", ")}
 }
 
+// touch makes room for one more run of d in this read.
+func (d *handle) touch() {
+	c := d.conn
+	if d.batch != nil && len(d.batch.runs) >= maxBatch || d.batch == nil && len(c.touched) >= maxTouched {
+		c.appendRuns()
+	}
+	if d.batch == nil {
+		d.batch = c.server.spares.batch()
+		c.touched = append(c.touched, d)
+	}
+}
+
 // appendRuns appends what this read brought, one call per handle, and queues the answers.
 func (c *conn) appendRuns() {
-	for _, d := range c.touched {
+	for i, d := range c.touched {
 		d.appendRuns()
+		c.touched[i] = nil
 	}
-	clear(c.touched)
 	c.touched = c.touched[:0]
 }
 
 func (d *handle) appendRuns() {
 	var end storage.End
 	var failed *protocol.Error
-	if len(d.entries) > 0 {
+	b := d.batch
+	if len(b.entries) > 0 {
 		var err error
-		if end, err = d.part.Append(d.entries, d.sync); err != nil {
+		if end, err = d.part.Append(b.entries, b.sync); err != nil {
 			failed = broker.CodeOf(err)
 		}
 	}
 	o := &d.conn.out
 	o.mu.Lock()
 	next := 0
-	for i := range d.runs {
-		a := d.answer(&d.runs[i], end, failed, &next)
+	for i := range b.runs {
+		a := d.answer(&b.runs[i], end, failed, &next)
 		if a.refused != nil || a.level != protocol.LevelNone {
 			d.acks.add(o, d, a)
 		}
 	}
 	wait := d.acks.startWaiting()
 	o.mu.Unlock()
-	clear(d.entries)
-	clear(d.runs)
-	d.entries, d.runs, d.sync = d.entries[:0], d.runs[:0], false
+	d.batch = nil
+	d.conn.server.spares.keepBatch(b)
 	if wait {
 		d.settle()
 	}
@@ -186,7 +194,7 @@ func (d *handle) appendRuns() {
 // answered: refused runs have none.
 func (d *handle) answer(r *run, end storage.End, failed *protocol.Error, next *int) ack {
 	if r.refused == nil {
-		e := &d.entries[*next]
+		e := &d.batch.entries[*next]
 		*next++
 		if failed == nil {
 			a := ack{base: e.Base, sequence: r.sequence, records: uint32(e.Run.Records), level: r.level}

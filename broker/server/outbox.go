@@ -9,6 +9,7 @@ import (
 const (
 	maxPending = 1 << 20 // bytes of unsent control frames at which the reader stops reading
 	maxUnacked = 16384   // runs without answer at which the reader stops reading
+	fewUnacked = 64      // the same while the budget is used up
 	keepSpare  = 64 << 10
 )
 
@@ -26,6 +27,7 @@ type outbox struct {
 	ready     *subscription // first of the list of those that may have something to deliver
 	last      *subscription
 	unacked   int // runs that were appended and not answered
+	chunks    int // of memory that those take
 	owned     bool
 	finishing bool // what is pending is sent, then the write side is shut
 	closed    bool // nothing is sent any more
@@ -203,7 +205,7 @@ func (c *conn) backpressure() bool {
 	o := &c.out
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for !o.closed && !o.finishing && (len(o.pending) > maxPending || o.unacked > maxUnacked) {
+	for !o.closed && !o.finishing && (len(o.pending) > maxPending || o.unacked > maxUnacked || o.unacked > fewUnacked && c.server.buffers.over()) {
 		c.server.counts.throttled.Add(1)
 		o.room.Wait()
 	}

@@ -77,6 +77,7 @@ type Server struct {
 	cancel  context.CancelFunc
 	start   time.Time
 
+	spares   spares
 	counts   counts
 	tick     atomic.Int64 // ns since start, as of the last look of the watch; never 0
 	draining atomic.Bool  // no new runs
@@ -289,7 +290,7 @@ func (c *conn) announceDrain(ctx context.Context) {
 		left = uint32(min(max(0, time.Until(deadline).Milliseconds()), math.MaxUint32))
 	}
 	var h protocol.Header
-	h.PutGoAway(protocol.ShuttingDown, left, 0, 0)
+	h.PutGoAway(protocol.ShuttingDown, left, c.lastRun.Load(), 0)
 	c.send(&h)
 	c.kick()
 }

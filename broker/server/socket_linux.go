@@ -121,7 +121,9 @@ func (c *conn) trySendfile(fd uintptr) bool {
 		n, err := unix.Sendfile(int(fd), s.file, &s.filePos, int(s.fileLeft))
 		if n > 0 {
 			s.fileLeft -= int64(n)
-			c.stalled.Store(c.server.tick.Load())
+			now := c.server.tick.Load()
+			c.stalled.Store(now)
+			c.taken.Store(now)
 		}
 		switch {
 		case err == unix.EINTR:

@@ -87,7 +87,7 @@ func (c *conn) look(now int64) {
 	silent := now - c.heard.Load()
 	switch {
 	case !c.native.Load(): // the legacy protocol has no ping; TCP's keepalive finds dead peers
-	case silent > int64(o.Ping)*5/2:
+	case silent > int64(o.Ping)*5/2 && now-c.taken.Load() > int64(o.Ping)*5/2: // one that is busy reading lives
 		c.server.counts.cutSilent.Add(1)
 		c.abort(fmt.Errorf("server: nothing heard for %s", time.Duration(silent)))
 	case silent <= int64(o.Ping):
