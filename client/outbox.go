@@ -69,8 +69,13 @@ func (o *outbox) flush() error {
 	if o.size == 0 {
 		return nil
 	}
-	o.bufs = o.vec
-	_, err := o.bufs.WriteTo(o.nc)
+	var err error
+	if len(o.vec) == 1 {
+		_, err = o.nc.Write(o.vec[0])
+	} else {
+		o.bufs = o.vec
+		_, err = o.bufs.WriteTo(o.nc)
+	}
 	clear(o.vec)
 	o.vec, o.scratch, o.tail, o.size = o.vec[:0], o.scratch[:0], 0, 0
 	return err
