@@ -172,26 +172,16 @@ func (b *Broker) storageFailed(err error) {
 	}
 }
 
-// reportRecovery logs what opening a log found.
+// reportRecovery logs what opening a log found, as loudly as it deserves.
 func (b *Broker) reportRecovery(p *Partition, r *storage.Report) {
-	at := b.log.With("topic", p.topic.name, "partition", p.number)
-	if !r.Clean {
-		at.Info("log recovered", "scanned_bytes", r.ScannedBytes, "frames", r.ScannedFrames, "elapsed", r.Elapsed)
+	level := slog.LevelDebug
+	switch {
+	case r.ReadOnly || len(r.Damage) > 0:
+		level = slog.LevelError
+	case r.TornBytes > 0 || r.LostSuffix || len(r.SetAside) > 0:
+		level = slog.LevelWarn
+	case r.ScannedBytes > 0:
+		level = slog.LevelInfo
 	}
-	if r.TornBytes > 0 {
-		at.Warn("log lost a suffix that was never settled", "bytes", r.TornBytes, "frames", r.TornFrames,
-			"lost_suffix", r.LostSuffix, "epoch", r.Epoch)
-	}
-	for i := range r.Damage {
-		at.Error("log is damaged", "damage", r.Damage[i])
-	}
-	if r.ReadOnly {
-		at.Error("partition serves reads only", "reason", r.Reason)
-	}
-	for _, name := range r.SetAside {
-		at.Warn("file was put aside", "file", name)
-	}
-	if r.IndexRebuilt > 0 {
-		at.Info("index rebuilt", "segments", r.IndexRebuilt)
-	}
+	b.log.Log(context.Background(), level, "log opened", "topic", p.topic.name, "partition", p.number, "found", r.String())
 }

@@ -221,18 +221,15 @@ func (p *Partition) close(why error) error {
 		return nil
 	}
 	err := p.log.Sync(context.Background())
-	if err == nil {
+	if err == nil && why != ErrDeleted {
 		err = p.commits.save(p.log)
 	}
-	if state, reason := p.log.State(); state != protocol.PartitionOK && reason != nil {
-		err = nil // it was said when it happened
-	}
-	closing := p.log.Close()
+	err = errors.Join(err, p.log.Close())
 	p.retire(why)
-	if err = errors.Join(err, closing); err != nil {
-		return p.at(err)
+	if err == nil || errors.Is(err, storage.ErrFailed) { // a failure was reported when it happened
+		return nil
 	}
-	return nil
+	return p.at(err)
 }
 
 // commits is the table of committed offsets. It is rebuilt at open from the last checkpoint

@@ -31,6 +31,7 @@ type Options struct {
 	Broker func(*broker.Options) // changes the broker's options, each time one is opened
 	Server func(*server.Options) // changes the server's options
 	Log    io.Writer             // where the log goes; nil = nowhere
+	Dir    string                // data directory, which must exist; empty = a new one
 }
 
 // Broker is a running broker.
@@ -54,9 +55,12 @@ var running atomic.Int32
 // Start runs a broker until the test ends.
 func Start(t testing.TB, o ...Options) *Broker {
 	t.Helper()
-	b := &Broker{t: t, dir: t.TempDir(), addr: "127.0.0.1:0"}
+	b := &Broker{t: t, addr: "127.0.0.1:0"}
 	if len(o) > 0 {
 		b.options = o[0]
+	}
+	if b.dir = b.options.Dir; b.dir == "" {
+		b.dir = t.TempDir()
 	}
 	running.Add(1)
 	t.Cleanup(func() {
