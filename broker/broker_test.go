@@ -414,3 +414,38 @@ func TestFailedCreationLeavesNothing(t *testing.T) {
 		require.Equal(t, []string{"a"}, contents(t, obtain(t, b, "t")))
 	}
 }
+
+// TestPositionsInALostSuffixAreToldAsSuch cuts the power under a topic whose floor is written
+// until a suffix is lost.
+func TestPositionsInALostSuffixAreToldAsSuch(t *testing.T) {
+	disk := vfs.NewMem()
+	o := options(disk)
+	o.Topic = protocol.TopicSettings{{ID: protocol.SettingDurability, Value: uint64(protocol.LevelWritten)}}
+	o.WriteBehindInterval = time.Hour
+	b := open(t, o)
+	p := obtain(t, b, "t")
+	publish(t, p, "durable")
+	for range 5 {
+		_, err := p.Append(entry(t, "written"), false)
+		require.NoError(t, err)
+	}
+	require.Equal(t, uint64(6), p.Visible().Offset)
+	for seed := range uint64(100) {
+		o.FS = disk.Crash(rand.New(rand.NewPCG(seed, seed)))
+		after := open(t, o)
+		q := obtain(t, after, "t")
+		end := q.Visible().Offset
+		require.GreaterOrEqual(t, end, uint64(1), "what was durable is kept")
+		if end == 6 {
+			continue
+		}
+		_, err := q.Resolve(protocol.At(6))
+		e := CodeOf(err)
+		require.Equal(t, protocol.LostSuffix, e.Code)
+		require.Equal(t, end, e.To)
+		require.NotZero(t, e.Epoch)
+		require.Equal(t, q.Epoch(), e.Epoch)
+		return
+	}
+	t.Fatal("no crash lost anything")
+}
