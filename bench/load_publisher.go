@@ -152,14 +152,22 @@ func (p *publisher) publish(ctx context.Context) {
 	p.await(ctx, p.head+uint64(len(p.slots)))
 }
 
-// send makes the batch of s and gives it to the producer. due is when it should have
-// been sent, ns since the load began; -1 = now.
-func (p *publisher) send(s *slot, due int64) error {
+// make fills the batch with the messages of s.
+func (p *publisher) make(s *slot) error {
 	for i := range s.n {
 		p.payloads.Fill(p.value, p.id, s.seq+i)
 		if err := p.batch.Add(nil, p.value); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// send makes the batch of s and gives it to the producer. due is when it should have
+// been sent, ns since the load began; -1 = now.
+func (p *publisher) send(s *slot, due int64) error {
+	if err := p.make(s); err != nil {
+		return err
 	}
 	if s.sent = due; due < 0 && (p.head-1)%p.every == 0 {
 		s.sent = p.now()

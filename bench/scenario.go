@@ -74,6 +74,8 @@ type Bench struct {
 	Addr     string
 	PID      int      // the broker's process on this machine; 0 = what STATS says, if that process runs here
 	Progress Progress // may be nil
+
+	settle time.Duration // how long idle connections rest; 0 = settleTime
 }
 
 // Local reports whether the process of a broker at this address runs on this machine,

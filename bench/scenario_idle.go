@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,7 +109,7 @@ func (s *stage) crowdThen(ctx context.Context, n int, run *Run, look func() erro
 	group.Wait()
 	select {
 	case <-ctx.Done():
-	case <-time.After(settleTime):
+	case <-time.After(cmp.Or(s.settle, settleTime)):
 	}
 	err := context.Cause(ctx)
 	if err == nil {

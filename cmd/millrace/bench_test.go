@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/millrace-mq/millrace/bench"
+)
+
+// programVariable makes the test binary millrace itself, as the child processes of
+// bench expect their own executable to be.
+const programVariable = "MILLRACE_TEST_PROGRAM"
+
+func init() {
+	if os.Getenv(programVariable) == "1" {
+		if err := os.Unsetenv(programVariable); err != nil {
+			panic(err)
+		}
+		main()
+	}
+}
+
+// runBenchLine runs a command line whose children are this binary. The broker of --self
+// has its data in a directory of the test, which must be empty again at the end.
+func runBenchLine(t *testing.T, args ...string) outcome {
+	t.Helper()
+	t.Setenv(programVariable, "1")
+	dir := t.TempDir()
+	args = append(args, "--self-dir", dir)
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), commands, args, world{env: os.Environ(), stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr, now: time.Now})
+	left, err := filepath.Glob(filepath.Join(dir, "*"))
+	require.NoError(t, err)
+	require.Empty(t, left, "the broker's directory is removed")
+	return outcome{code, stdout.String(), stderr.String()}
+}
+
+func TestBenchE2EWritesTheObjectScriptsRelyOn(t *testing.T) {
+	file, receipts := filepath.Join(t.TempDir(), "e2e.json"), filepath.Join(t.TempDir(), "receipts")
+	got := runBenchLine(t, "bench", "e2e", "-n", "2k", "--clients", "3", "--batch", "50", "--verify", "--self", "--seed", "5", "--json", file, "--receipts", receipts, "-q")
+	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Contains(t, got.stdout, "verify     0 lost, 0 doubled, 0 reordered, 0 altered\n")
+	require.Empty(t, got.stderr)
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var object map[string]any
+	require.NoError(t, json.Unmarshal(text, &object))
+	for name, want := range map[string]any{"schema": 1.0, "scenario": "e2e", "messages": 2000.0, "acked": 2000.0, "size": 100.0,
+		"clients": 3.0, "batch": 50.0, "level": "durable", "seed": 5.0} {
+		require.Equal(t, want, object[name], name)
+	}
+	for _, name := range []string{"seconds", "rate", "bytes_per_second"} {
+		require.Positive(t, object[name], name)
+	}
+	require.Contains(t, object["latency_us"], "p999")
+	require.Equal(t, map[string]any{"lost": 0.0, "duplicated": 0.0, "reordered": 0.0, "altered": 0.0}, object["verify"])
+	require.Positive(t, object["broker"].(map[string]any)["cpu_seconds"])
+	require.Positive(t, object["broker"].(map[string]any)["rss_peak_bytes"])
+	require.NotEmpty(t, object["kernel"])
+	require.NotEqual(t, "unknown", object["file_system"], "the disk of the broker's data")
+	lines, err := bench.ReadReceipts(receipts)
+	require.NoError(t, err)
+	require.Len(t, lines, 1)
+}
+
+func TestBenchRunsEachScenario(t *testing.T) {
+	for name, c := range map[string]struct {
+		args string
+		want string
+	}{
+		"produce": {"produce -n 3000 --durable written --repeat 2", "produce  3.00k of 3.00k messages, 100 B each, 10 clients, batches of 100, written, 96 in flight each\n"},
+		"consume": {"consume -n 3000 --clients 2", "consume  6.00k of 6.00k messages, 100 B each, 2 clients\n"},
+		"latency": {"latency -n 100 --rate 10k --durable written --verify", "100 messages, 100 B each, 1 client, batches of 1, written, 10.0k/s asked for\n"},
+		"both":    {"e2e -n 1000 --simultaneous --partitions 3 --lockstep --verify", ", lockstep, 3 partitions\n"},
+		"ratio":   {"ratio -n 2000 --clients 2 --repeat 1", "TIMES BETTER"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := runBenchLine(t, append([]string{"bench", "--self", "-q"}, strings.Fields(c.args)...)...)
+			require.Equal(t, exitOK, got.code, got.stderr)
+			require.Contains(t, got.stdout, c.want)
+		})
+	}
+}
+
+// A broker that dies in the middle leaves a report of what was acknowledged, and what
+// was acknowledged can be checked for afterwards.
+func TestBenchOfADyingBrokerReportsWhatWasAcked(t *testing.T) {
+	t.Setenv(programVariable, "1")
+	broker := startTestBroker(t)
+	file := filepath.Join(t.TempDir(), "cut.json")
+	killed := make(chan error, 1)
+	stderr := &watchedBuffer{onWrite: func(all string) bool {
+		// The first progress line that shows messages.
+		return strings.Contains(all, `"done":`) && !strings.HasSuffix(all[:strings.LastIndex(all, `"total"`)], `"done":0,`)
+	}, then: func() { killed <- broker.Kill() }}
+	var stdout bytes.Buffer
+	code := run(context.Background(), commands, []string{"bench", "produce", "-n", "1G", "--addr", broker.Addr(), "--topic", "t", "--json", file, "--progress", "json"},
+		world{env: os.Environ(), stdin: strings.NewReader(""), stdout: &stdout, stderr: stderr, now: time.Now})
+	require.NoError(t, <-killed)
+	require.Equal(t, exitRuntime, code)
+	require.Contains(t, stdout.String(), "cut short")
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var report bench.Report
+	require.NoError(t, json.Unmarshal(text, &report))
+	require.Positive(t, report.Acked)
+	require.Less(t, report.Acked, report.Messages)
+	require.NotEmpty(t, report.Error)
+	spans, _, _, err := bench.ReadSpans(file)
+	require.NoError(t, err)
+	require.NotEmpty(t, spans)
+}
+
+// startTestBroker runs a broker in a process of its own.
+func startTestBroker(t *testing.T) *bench.BrokerProcess {
+	t.Helper()
+	b, err := bench.StartBroker(t.Context(), t.TempDir(), func(dataDir, portFile string) []string {
+		return []string{os.Args[0], "server", "--data-dir", dataDir, "--listen", "127.0.0.1:0", "--port-file", portFile}
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Stop()) })
+	return b
+}
+
+// watchedBuffer calls then once, when onWrite first likes what was written so far.
+type watchedBuffer struct {
+	all     strings.Builder
+	onWrite func(all string) bool
+	then    func()
+}
+
+func (w *watchedBuffer) Write(b []byte) (int, error) {
+	n, err := w.all.Write(b)
+	if w.then != nil && w.onWrite(w.all.String()) {
+		w.then()
+		w.then = nil
+	}
+	return n, err
+}
+
+func TestBenchEndsWithItsSignal(t *testing.T) {
+	t.Setenv(programVariable, "1")
+	broker := startTestBroker(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stderr := &watchedBuffer{onWrite: func(all string) bool { return strings.Contains(all, `"label":"produce"`) }, then: cancel}
+	var stdout bytes.Buffer
+	code := run(ctx, commands, []string{"bench", "produce", "-n", "1G", "--addr", broker.Addr(), "--progress", "json", "-o", "json"},
+		world{env: os.Environ(), stdin: strings.NewReader(""), stdout: &stdout, stderr: stderr, now: time.Now})
+	require.Equal(t, exitRuntime, code)
+	var report bench.Report
+	require.NoError(t, json.Unmarshal(stdout.Bytes(), &report))
+	require.Contains(t, report.Error, "canceled")
+	require.NoError(t, syscall.Kill(broker.PID(), 0), "the broker is none of its business")
+}
+
+func TestBenchRefusesWhatItCannotRun(t *testing.T) {
+	for args, want := range map[string]string{
+		"produce --size 3":             "values of 3 bytes, want 16",
+		"produce --clients 0":          "0 clients",
+		"produce --repeat 0":           "--repeat 0",
+		"produce --durable everywhere": "not one of durable, written, none, quorum",
+		"latency --partitions 2":       "one client to one partition",
+		"consume --expect /dev/null":   "malformed receipt",
+	} {
+		got := runLine(commands, nil, append([]string{"bench"}, strings.Fields(args)...)...)
+		require.Contains(t, got.stderr, want, args)
+		require.NotEqual(t, exitOK, got.code)
+	}
+	got := runLine(commands, nil, "bench", "produce", "--addr", "127.0.0.1:1")
+	require.Equal(t, exitUnreachable, got.code, got.stderr)
+}
+
+func TestBenchCeilingPrintsTheLimitsOfThisMachine(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ceiling.json")
+	got := runLine(commands, nil, "bench", "ceiling", t.TempDir(), "--budget", "1ms", "--json", file, "-o", "json")
+	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Contains(t, got.stdout, bench.CeilingSendfile)
+	all, err := bench.ReadReceipts(file)
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	require.NotEmpty(t, all[0].Ceiling)
+}
