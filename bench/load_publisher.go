@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,7 +80,6 @@ type publisher struct {
 	n        uint64 // messages to send
 	every    uint64 // a latency is recorded for each such many batches
 	interval float64
-	conn     *client.Client
 	producer *client.Producer
 	slots    []slot
 	moved    chan struct{} // capacity 1
@@ -103,8 +103,8 @@ type publisher struct {
 	want atomic.Uint64
 }
 
-// newPublisher connects client i of a load.
-func (b *Bench) newPublisher(ctx context.Context, l *load, i int) (*publisher, error) {
+// newPublisher makes client i of a load on a connection.
+func newPublisher(conn *client.Client, l *load, i int) (_ *publisher, err error) {
 	s := &l.shape
 	p := &publisher{load: l, id: uint32(i), n: s.share(s.Messages, i), every: uint64(s.every()),
 		moved: make(chan struct{}, 1), value: make([]byte, s.Size)}
@@ -118,16 +118,9 @@ func (b *Bench) newPublisher(ctx context.Context, l *load, i int) (*publisher, e
 		p.slots[k].done = func(_ client.Ack, err error) { p.answered(uint32(k), err) }
 	}
 	p.tail.Store(uint64(window))
-	var err error
-	if p.conn, err = b.open(ctx, fmt.Sprintf("producer-%d", i), l.fail); err != nil {
-		return nil, err
-	}
-	p.producer, err = p.conn.NewProducer(client.Durable(s.Level), client.Linger(s.Linger), client.NoRetry(),
+	p.producer, err = conn.NewProducer(client.Durable(s.Level), client.Linger(s.Linger), client.NoRetry(),
 		client.MaxBuffered(max(1<<20, 2*s.Batch), max(64<<20, 2*s.frameSize())))
-	if err != nil {
-		return nil, errors.Join(err, p.conn.Close())
-	}
-	return p, nil
+	return p, err
 }
 
 // publish sends the publisher's messages and returns when all are answered or the load
@@ -240,18 +233,17 @@ func (p *publisher) answered(k uint32, err error) {
 	}
 }
 
-// close resolves what is left and disconnects. After a failure nothing is waited for,
-// and what it left unanswered is no news.
+// close resolves what is left. After a failure nothing is waited for, and what it left
+// unanswered is no news.
 func (p *publisher) close(ctx context.Context) error {
 	select {
 	case <-p.failed:
 		over, cancel := context.WithCancel(ctx)
 		cancel()
 		_ = p.producer.Close(over) // the load's failure says why messages are left
-		_ = p.conn.Close()         // likewise
 		return nil
 	default:
-		return errors.Join(p.producer.Close(ctx), p.conn.Close())
+		return p.producer.Close(ctx)
 	}
 }
 
@@ -269,14 +261,9 @@ func (s *stage) publish(ctx context.Context, payloads *Payloads) (done published
 	add, end := s.phase(ScenarioProduce, s.shape.Messages)
 	defer end()
 	l := &load{topic: s.topic, shape: s.shape, payloads: payloads, add: add, start: make(chan struct{}), failed: make(chan struct{})}
-	publishers := make([]*publisher, 0, s.shape.Clients)
-	for i := range s.shape.Clients {
-		p, err := s.newPublisher(ctx, l, i)
-		if err != nil {
-			l.fail(err)
-			break
-		}
-		publishers = append(publishers, p)
+	conns, publishers, err := s.gather(ctx, l)
+	if err != nil {
+		l.fail(err)
 	}
 	var group sync.WaitGroup
 	for _, p := range publishers {
@@ -294,20 +281,43 @@ func (s *stage) publish(ctx context.Context, payloads *Payloads) (done published
 	if err != nil {
 		l.fail(err)
 	}
-	var closing []error
+	err = nil
 	for _, p := range publishers {
-		closing = append(closing, p.close(ctx))
+		err = errors.Join(err, p.close(ctx))
 		add(p.untold)
 		done.acked += p.count
 		done.latency.Merge(&p.latency)
 		done.spans = append(done.spans, p.spans()...)
 	}
+	for _, c := range conns {
+		err = errors.Join(err, c.Close())
+	}
 	select {
 	case <-l.failed:
 		return done, l.err
 	default:
-		return done, errors.Join(closing...)
+		return done, err
 	}
+}
+
+// gather connects the clients of a load. What there is up to an error is the caller's
+// to close, too.
+func (s *stage) gather(ctx context.Context, l *load) (conns []*client.Client, publishers []*publisher, err error) {
+	for i := range cmp.Or(s.shape.Conns, s.shape.Clients) {
+		c, err := s.open(ctx, fmt.Sprintf("producer-%d", i), l.fail)
+		if err != nil {
+			return conns, publishers, err
+		}
+		conns = append(conns, c)
+	}
+	for i := range s.shape.Clients {
+		p, err := newPublisher(conns[i%len(conns)], l, i)
+		if err != nil {
+			return conns, publishers, err
+		}
+		publishers = append(publishers, p)
+	}
+	return conns, publishers, nil
 }
 
 // arrivalTimeout bounds the wait for messages that nobody acknowledges.

@@ -17,7 +17,8 @@ import (
 type Report struct {
 	Result
 	Partitions int           `json:"partitions"`
-	Window     int           `json:"window"` // batches a producer may have unanswered
+	Conns      int           `json:"connections"` // of the producers or consumers
+	Window     int           `json:"window"`      // batches a producer may have unanswered
 	Lockstep   bool          `json:"lockstep"`
 	LingerUS   int64         `json:"linger_us"`
 	TargetRate float64       `json:"target_rate,omitempty"` // messages per second asked for
@@ -110,7 +111,7 @@ func NewReport(scenario string, shape Shape, runs []*Run, evidence *Evidence, cu
 			Broker:   Broker{CPUSeconds: spent.Broker.Seconds(), RSSPeak: spent.RSSPeak},
 			Evidence: evidence,
 		},
-		Partitions: shape.Partitions, Window: shape.window(), Lockstep: shape.Lockstep, LingerUS: shape.Linger.Microseconds(),
+		Partitions: shape.Partitions, Conns: cmp.Or(shape.Conns, shape.Clients), Window: shape.window(), Lockstep: shape.Lockstep, LingerUS: shape.Linger.Microseconds(),
 		TargetRate: shape.Rate, Topic: shape.Topic, Client: ClientReport{spent.Client.Seconds()},
 		Phases: reportPhases(middle), Spans: middle.Spans,
 	}

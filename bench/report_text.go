@@ -54,6 +54,9 @@ func (r *Report) shapeText() string {
 	if r.Scenario == ScenarioConsume {
 		return text
 	}
+	if r.Conns != r.Clients {
+		text += " on " + plural(r.Conns, "connection")
+	}
 	text += fmt.Sprintf(", batches of %d, %s", r.Batch, r.Level)
 	switch {
 	case r.Scenario == ScenarioLatency:

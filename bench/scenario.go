@@ -50,7 +50,8 @@ const (
 type Shape struct {
 	Messages   uint64         // to send, or at most to read; 0 = to read all there is
 	Size       int            // bytes of a value
-	Clients    int            // producers or consumers, a connection each
+	Clients    int            // producers or consumers
+	Conns      int            // connections that producers share; 0 = each has its own
 	Batch      int            // records of a frame
 	Window     int            // batches a producer may have unanswered; 0 = as many as hold 1 MiB, at least 64 and at most 4096
 	Lockstep   bool           // the next batch is sent after the answer to the last: Window 1
@@ -102,6 +103,8 @@ func (s *Shape) Validate() error {
 		return fmt.Errorf("%w: values of %d bytes, want %d to %d", ErrOutOfRange, s.Size, MinPayload, MaxPayload)
 	case s.Clients < 1 || s.Clients > MaxClients:
 		return fmt.Errorf("%w: %d clients, want 1 to %d", ErrOutOfRange, s.Clients, MaxClients)
+	case s.Conns < 0 || s.Conns > s.Clients:
+		return fmt.Errorf("%w: %d connections, want 0 to %d, the number of clients", ErrOutOfRange, s.Conns, s.Clients)
 	case s.Batch < 1 || s.Batch > protocol.MaxRecords || s.frameSize() > protocol.MaxRun:
 		return fmt.Errorf("%w: batches of %d records are frames of %d bytes, want 1 to %d records and at most %d bytes",
 			ErrOutOfRange, s.Batch, s.frameSize(), protocol.MaxRecords, protocol.MaxRun)

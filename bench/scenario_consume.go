@@ -46,7 +46,7 @@ const fillers = 4
 // fill publishes what is then read.
 func (s *stage) fill(ctx context.Context, payloads *Payloads) ([]Span, error) {
 	filling := *s
-	filling.shape.Clients, filling.shape.Rate = fillers, 0
+	filling.shape.Clients, filling.shape.Conns, filling.shape.Rate = fillers, 0, 0
 	done, err := filling.publish(ctx, payloads)
 	return done.spans, err
 }

@@ -105,6 +105,7 @@ func TestProduceAccountsForEveryMessage(t *testing.T) {
 		"durable":        func(s *Shape) { s.Level = protocol.LevelDurable },
 		"none":           func(s *Shape) { s.Level = protocol.LevelNone },
 		"rated":          func(s *Shape) { s.Rate = 1e6 },
+		"one connection": func(s *Shape) { s.Conns = 1 },
 		"idle clients":   func(s *Shape) { s.Messages = 2 },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -319,6 +320,7 @@ func TestShapesOutOfBoundsAreRefused(t *testing.T) {
 		"messages":   func(s *Shape) { s.Messages = MaxMessages + 1 },
 		"size":       func(s *Shape) { s.Size = MinPayload - 1 },
 		"clients":    func(s *Shape) { s.Clients = 0 },
+		"conns":      func(s *Shape) { s.Conns = s.Clients + 1 },
 		"batch":      func(s *Shape) { s.Batch = 0 },
 		"frame":      func(s *Shape) { s.Batch, s.Size = 1000, 1<<20 },
 		"window":     func(s *Shape) { s.Window = -1 },

@@ -36,13 +36,14 @@ func (f *benchFlags) register(fs *flag.FlagSet) {
 	countVar(fs, &f.messages, "messages", int64(f.shape.Messages), "`N` messages: 1000, 1M")
 	alias(fs, "n", "messages")
 	sizeVar(fs, &f.size, "size", 100, "`SIZE` of a message: 100, 1KiB")
-	fs.IntVar(&f.shape.Clients, "clients", f.shape.Clients, "`N` clients, a connection each")
+	fs.IntVar(&f.shape.Clients, "clients", f.shape.Clients, "`N` producers or consumers")
 	fs.Uint64Var(&f.shape.Seed, "seed", 1, "`SEED` of the payloads")
 	f.registerRun(fs)
 }
 
 // registerLoad declares the flags of scenarios that publish.
 func (f *benchFlags) registerLoad(fs *flag.FlagSet) {
+	fs.IntVar(&f.shape.Conns, "connections", 0, "`N` connections that the producers share; 0 = each has its own")
 	fs.IntVar(&f.shape.Batch, "batch", f.shape.Batch, "`N` messages in a frame; 1 = each alone")
 	fs.IntVar(&f.shape.Window, "window", 0, "`N` batches a client may have unanswered; 0 = as many as hold 1 MiB, at least 64")
 	fs.BoolVar(&f.shape.Lockstep, "lockstep", false, "send the next batch after the answer to the last")
