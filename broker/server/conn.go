@@ -69,15 +69,20 @@ func newConn(s *Server, nc net.Conn, id uint64) *conn {
 	return c
 }
 
-// run serves the connection until it is over. It returns when nothing of it is left.
+// run serves the connection until it is over. It returns when nothing of it is left. Whatever
+// ends it, runs that were appended are answered first while the peer can be reached.
 func (c *conn) run() {
 	err := c.serve()
+	var refusal *protocol.Error
 	switch {
 	case err == nil, errors.Is(err, io.EOF):
 		c.awaitAcks()
 		c.finish()
-	case c.refusable(err):
-		c.goAway(err)
+	case errors.As(err, &refusal):
+		c.awaitAcks()
+		if c.native.Load() {
+			c.goAway(refusal)
+		}
 		c.finish()
 		c.linger()
 	default:
@@ -107,15 +112,8 @@ func (c *conn) serve() error {
 
 var errNotSpoken = errors.New("server: protocol not served")
 
-// refusable tells whether the peer can be told why the connection ends.
-func (c *conn) refusable(err error) bool {
-	var e *protocol.Error
-	return c.native.Load() && errors.As(err, &e)
-}
-
 // goAway says why the connection ends.
-func (c *conn) goAway(err error) {
-	e := protocol.AsError(err)
+func (c *conn) goAway(e *protocol.Error) {
 	c.server.counts.refusedConns.Add(1)
 	c.log().Info("connection refused", "error", e)
 	detail := e.AppendTo(nil)

@@ -29,6 +29,7 @@ type outbox struct {
 	unacked   int // runs that were appended and not answered
 	chunks    int // of memory that those take
 	owned     bool
+	draining  bool // no subscription is served any more
 	finishing bool // what is pending is sent, then the write side is shut
 	closed    bool // nothing is sent any more
 	subs      map[uint32]*subscription
@@ -45,7 +46,7 @@ func (o *outbox) add(h *protocol.Header) {
 
 // enqueue puts s at the end of the ready list; mu is held.
 func (o *outbox) enqueue(s *subscription) {
-	if s.queued || s.gone || o.closed || o.finishing {
+	if s.queued || s.gone || o.closed || o.finishing || o.draining {
 		return
 	}
 	s.queued, s.next = true, nil
@@ -194,9 +195,15 @@ func (c *conn) finish() {
 	o := &c.out
 	o.mu.Lock()
 	o.finishing = true
-	o.ready, o.last = nil, nil
+	o.idleSubscriptions()
 	c.startPump()
 	o.mu.Unlock()
+}
+
+// idleSubscriptions lets none be served any more but the one that is; mu is held.
+func (o *outbox) idleSubscriptions() {
+	o.draining = true
+	o.ready, o.last = nil, nil
 }
 
 // backpressure waits while the peer leaves too much of what it is owed unread. It is false when

@@ -251,8 +251,11 @@ func TestShutdownEndsIdleConnectionsAndCutsTheRestInTime(t *testing.T) {
 		connect(t, b)
 	}
 	p := connect(t, b)
+	p.create("t", protocol.Setting{ID: protocol.SettingMaxMessageBytes, Value: 20 << 20})
 	o := p.open("t", 0)
-	p.load(o.Handle, 16<<20)
+	p.write(run(protocol.LevelTopic, o.Handle, 1, sized(1, 17<<20))) // more than any socket's buffer takes
+	_, refused := p.ack(o.Handle)
+	require.Nil(t, refused)
 	slow := tiny(t, b)
 	h := slow.open("t", 0)
 	slow.subscribe(h.Handle, 1, protocol.Subscribe{From: protocol.Start, Credit: 1 << 40}) // and never reads
@@ -260,4 +263,47 @@ func TestShutdownEndsIdleConnectionsAndCutsTheRestInTime(t *testing.T) {
 	defer cancel()
 	require.ErrorIs(t, b.Server.Shutdown(ctx), context.DeadlineExceeded)
 	require.Equal(t, uint64(0), stat(b, "connections"))
+}
+
+func TestShutdownDoesNotWaitForConsumersToCatchUp(t *testing.T) {
+	b := brokertest.Start(t)
+	p := connect(t, b)
+	o := p.open("t", 0)
+	p.load(o.Handle, 32<<20)
+	c := connect(t, b)
+	h := c.open("t", 0)
+	c.subscribe(h.Handle, 1, protocol.Subscribe{From: protocol.Start, Credit: 1 << 40})
+	c.deliver()
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); b.Stop() }()
+	size := 0
+	for {
+		f, err := c.r.Next()
+		if err != nil {
+			break
+		}
+		if h := protocol.HeaderOf(f); h.Magic() == protocol.MagicData {
+			_, err := protocol.CheckStored(f, protocol.MaxDataFrame)
+			require.NoError(t, err)
+			size += len(f)
+		}
+	}
+	require.Less(t, size, 31<<20, "it was ended behind a whole run")
+	require.NoError(t, p.nc.Close())
+	require.NoError(t, c.nc.Close())
+	<-stopped
+}
+
+func TestRunsBeforeAnErrorAreAnsweredBeforeTheConnectionEnds(t *testing.T) {
+	b := brokertest.Start(t)
+	p := connect(t, b)
+	o := p.open("t", 0)
+	p.write(append(run(protocol.LevelDurable, o.Handle, 9, batch("v")), header(0x21, 0, 0, 0)...))
+	_, refused := p.ack(o.Handle)
+	require.Nil(t, refused)
+	h, body := p.frame()
+	require.Equal(t, protocol.MagicGoAway, h.Magic())
+	require.Equal(t, uint64(9), h.Offset(), "the last run that was answered")
+	require.Equal(t, protocol.BadFrame, errorOf(h.GoAwayStatus(), body).Code)
+	p.eof()
 }

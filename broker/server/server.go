@@ -280,8 +280,12 @@ func (s *Server) connections() int {
 	return len(s.conns)
 }
 
-// announceDrain tells the client that the broker is stopping.
+// announceDrain stops deliveries behind the run that is under way and tells the client that the
+// broker is stopping.
 func (c *conn) announceDrain(ctx context.Context) {
+	c.out.mu.Lock()
+	c.out.idleSubscriptions()
+	c.out.mu.Unlock()
 	if !c.native.Load() {
 		return
 	}
