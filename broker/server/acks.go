@@ -115,11 +115,11 @@ func (o *outbox) putAck(id uint32, a ack) {
 	var h protocol.Header
 	if a.refused == nil {
 		h.PutAck(a.level, protocol.OK, id, a.base, a.records, 0)
-		o.pending = append(o.pending, h[:]...)
+		o.pending = append(o.tail(), h[:]...)
 		return
 	}
 	at := len(o.pending)
-	o.pending = a.refused.AppendTo(append(o.pending, h[:]...))
+	o.pending = a.refused.AppendTo(append(o.tail(), h[:]...))
 	protocol.HeaderOf(o.pending[at:]).PutAck(protocol.LevelNone, a.refused.Code, id, a.sequence, 0, len(o.pending)-at-protocol.HeaderSize)
 }
 

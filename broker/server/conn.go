@@ -63,7 +63,7 @@ type conn struct {
 func newConn(s *Server, nc net.Conn, id uint64) *conn {
 	c := &conn{server: s, id: id, born: s.tick.Load()}
 	c.heard.Store(c.born)
-	c.out.init()
+	c.out.init(&s.spares)
 	c.initSocket(nc)
 	c.pumpFunc = c.pump
 	return c
@@ -121,7 +121,7 @@ func (c *conn) goAway(e *protocol.Error) {
 	h.PutGoAway(e.Code, 0, c.lastRun.Load(), len(detail))
 	c.out.mu.Lock()
 	if !c.out.closed {
-		c.out.pending = append(append(c.out.pending, h[:]...), detail...)
+		c.out.pending = append(append(c.out.tail(), h[:]...), detail...)
 	}
 	c.out.mu.Unlock()
 }
@@ -188,7 +188,7 @@ func (c *conn) end() {
 	o := &c.out
 	o.mu.Lock()
 	o.closed = true
-	o.pending, o.spare = nil, nil
+	o.pending = nil
 	o.dropChunks(c.server, o.chunks)
 	o.mu.Unlock()
 	c.hangUp()

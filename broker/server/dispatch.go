@@ -63,7 +63,7 @@ func (c *conn) request(h *protocol.Header, b []byte) error {
 	if r.after != nil && err == nil {
 		r.after()
 	}
-	return nil
+	return c.relieve()
 }
 
 // dispatch finds the handler. What no row of the opcode table serves is refused.
@@ -94,7 +94,7 @@ func (c *conn) respond(r *request, reply message) error {
 	}
 	var h protocol.Header
 	at := len(o.pending)
-	o.pending = append(o.pending, h[:]...)
+	o.pending = append(o.tail(), h[:]...)
 	if reply != nil {
 		o.pending = reply.AppendTo(o.pending)
 	}

@@ -194,7 +194,7 @@ func (o *outbox) putLegacyAck(a ack) {
 			b[1+i] = byte(a.base >> (56 - 8*i))
 		}
 	}
-	o.pending = append(o.pending, b[:]...)
+	o.pending = append(o.tail(), b[:]...)
 }
 
 // legacyCommit stores a position and says so with one byte.
@@ -203,7 +203,7 @@ func (c *conn) legacyCommit(p *broker.Partition, h *protocol.LegacyHello) error 
 		return err
 	}
 	c.out.mu.Lock()
-	c.out.pending = append(c.out.pending, protocol.LegacyCommited)
+	c.out.pending = append(c.out.tail(), protocol.LegacyCommited)
 	c.out.mu.Unlock()
 	return nil
 }

@@ -1,10 +1,12 @@
 package server_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"runtime"
 	"testing"
 	"time"
 
@@ -279,4 +281,29 @@ func TestRandomBytesNeverStopTheBroker(t *testing.T) {
 	require.Zero(t, p.publish(o.Handle, protocol.LevelTopic, "v"))
 	require.Eventually(t, func() bool { return stat(b, "connections") == 1 }, patience, tick)
 	require.LessOrEqual(t, stat(b, "bytes_buffered"), uint64(64<<10))
+}
+
+// TestSmallRequestsForLargeAnswersStayBounded: 29 bytes ask for 50 KiB, many thousand times,
+// and nobody reads.
+func TestSmallRequestsForLargeAnswersStayBounded(t *testing.T) {
+	b := brokertest.Start(t)
+	p := connect(t, b)
+	p.create("wide", protocol.Setting{ID: protocol.SettingPartitions, Value: 500}, floor(protocol.LevelWritten))
+	require.Len(t, p.info("wide").Partitions, 500)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	c := tiny(t, b)
+	ask := bytes.Repeat(request(protocol.OpTopicDescribe, 0, 0, 1, 0, "wide", nil), 5000) // 120 MB of answers
+	go c.nc.Write(ask)
+	q := connect(t, b)
+	require.Eventually(t, func() bool { return stat(b, "requests") > 50 }, patience, tick)
+	for range 50 {
+		q.must(q.call(protocol.OpStats, 0, 0, "", nil))
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	require.Less(t, int64(after.HeapInuse)-int64(before.HeapInuse), int64(16<<20))
+	for range 200 { // what is read comes whole and in order
+		c.must(c.response(protocol.OpTopicDescribe, 1))
+	}
 }

@@ -10,7 +10,7 @@ const (
 	maxPending = 1 << 20 // bytes of unsent control frames at which the reader stops reading
 	maxUnacked = 16384   // runs without answer at which the reader stops reading
 	fewUnacked = 64      // the same while the budget is used up
-	keepSpare  = 64 << 10
+	crowded    = 1 << 18 // bytes of unsent control frames at which they are written between two requests
 )
 
 // outbox is what a connection has to say. Its lock is never held while anything is written.
@@ -18,12 +18,13 @@ const (
 // Whoever sets owned owns the write side of the socket and everything that leaves through it,
 // until it gives the ownership up.
 type outbox struct {
+	spares *spares // immutable
+
 	mu   sync.Mutex
 	room sync.Cond // of mu: there is room again, or it is over
 
 	// guarded by mu
-	pending   []byte        // whole control frames, in order
-	spare     []byte        // the other buffer
+	pending   []byte        // whole control frames, in order; memory of spares, nil when there are none
 	ready     *subscription // first of the list of those that may have something to deliver
 	last      *subscription
 	unacked   int // runs that were appended and not answered
@@ -35,12 +36,20 @@ type outbox struct {
 	subs      map[uint32]*subscription
 }
 
-func (o *outbox) init() { o.room.L = &o.mu }
+func (o *outbox) init(s *spares) { o.spares, o.room.L = s, &o.mu }
+
+// tail is what is pending, to be appended to; mu is held.
+func (o *outbox) tail() []byte {
+	if o.pending == nil {
+		o.pending = o.spares.frames()
+	}
+	return o.pending
+}
 
 // add appends one control frame without payload to what is pending.
 func (o *outbox) add(h *protocol.Header) {
 	if !o.closed {
-		o.pending = append(o.pending, h[:]...)
+		o.pending = append(o.tail(), h[:]...)
 	}
 }
 
@@ -76,17 +85,11 @@ func (o *outbox) work() bool {
 	return !o.closed && (len(o.pending) > 0 || o.ready != nil || o.finishing)
 }
 
-// swap takes what is pending; mu is held. recycle gives the memory back.
+// swap takes what is pending; mu is held. The caller gives it back to spares.
 func (o *outbox) swap() []byte {
 	buf := o.pending
-	o.pending, o.spare = o.spare[:0], nil
+	o.pending = nil
 	return buf
-}
-
-func (o *outbox) recycle(buf []byte) {
-	if o.spare == nil && cap(buf) <= keepSpare {
-		o.spare = buf[:0]
-	}
 }
 
 // kick starts the pump when there is something to write and nobody owns the write side.
@@ -125,9 +128,9 @@ func (c *conn) flush() {
 	o.mu.Unlock()
 
 	err := c.write(buf)
+	o.spares.keepFrames(buf)
 
 	o.mu.Lock()
-	o.recycle(buf)
 	o.owned = false
 	o.room.Signal()
 	c.startPump()
@@ -160,15 +163,13 @@ func (c *conn) pump() {
 		o.mu.Unlock()
 
 		err := c.write(buf)
+		o.spares.keepFrames(buf)
 		if err == nil && s != nil {
 			err = c.deliver(s)
 		}
 		if err == nil && finish {
 			err = c.finishWrites()
 		}
-		o.mu.Lock()
-		o.recycle(buf)
-		o.mu.Unlock()
 		if err != nil {
 			c.abort(err)
 		}
@@ -204,6 +205,22 @@ func (c *conn) finish() {
 func (o *outbox) idleSubscriptions() {
 	o.draining = true
 	o.ready, o.last = nil, nil
+}
+
+// relieve writes what is pending when it is much. A few bytes of requests can ask for many bytes
+// of answers. Errors: net.ErrClosed when the connection is over.
+func (c *conn) relieve() error {
+	c.out.mu.Lock()
+	n := len(c.out.pending)
+	c.out.mu.Unlock()
+	if n < crowded {
+		return nil
+	}
+	c.flush()
+	if !c.backpressure() {
+		return c.afterFinish()
+	}
+	return nil
 }
 
 // backpressure waits while the peer leaves too much of what it is owed unread. It is false when

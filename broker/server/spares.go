@@ -9,18 +9,23 @@ import (
 // spares keeps memory that connections use for a moment, so that neither a busy one allocates
 // nor an idle one holds it.
 //
-// Bounds: spareChunks chunks, spareBatches batches of at most maxBatch runs.
+// Bounds: spareChunks chunks, spareBatches batches of at most maxBatch runs, spareFrames buffers
+// of at most maxFrames bytes.
 type spares struct {
 	mu      sync.Mutex
 	chunks  []*ackChunk
 	batches []*batch
+	buffers [][]byte
 }
 
 const (
 	spareChunks  = 1024
 	spareBatches = 64
-	maxBatch     = 4096 // runs of one append
-	maxTouched   = 64   // handles with runs that are not appended yet
+	spareFrames  = 256
+	minFrames    = 4 << 10  // bytes
+	maxFrames    = 64 << 10 // bytes
+	maxBatch     = 4096     // runs of one append
+	maxTouched   = 64       // handles with runs that are not appended yet
 )
 
 // batch is the runs that one read brought for one handle.
@@ -68,5 +73,28 @@ func (s *spares) keepBatch(b *batch) {
 	defer s.mu.Unlock()
 	if len(s.batches) < spareBatches {
 		s.batches = append(s.batches, b)
+	}
+}
+
+// frames is an empty buffer for control frames.
+func (s *spares) frames() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last := len(s.buffers) - 1; last >= 0 {
+		b := s.buffers[last]
+		s.buffers = s.buffers[:last]
+		return b
+	}
+	return make([]byte, 0, minFrames)
+}
+
+func (s *spares) keepFrames(b []byte) {
+	if cap(b) == 0 || cap(b) > maxFrames {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.buffers) < spareFrames {
+		s.buffers = append(s.buffers, b[:0])
 	}
 }

@@ -144,7 +144,7 @@ func (o *outbox) putError(op protocol.Opcode, correlation uint64, e *protocol.Er
 	}
 	var h protocol.Header
 	at := len(o.pending)
-	o.pending = e.AppendTo(append(o.pending, h[:]...))
+	o.pending = e.AppendTo(append(o.tail(), h[:]...))
 	var throttle uint32
 	if e.Code == protocol.Throttled {
 		throttle = throttleMillis
