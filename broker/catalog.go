@@ -47,7 +47,7 @@ func (b *Broker) load() error {
 			b.log.Warn("a file among the topics is left alone", "file", dir)
 		case strings.HasSuffix(e.Name, suffixNew), strings.HasSuffix(e.Name, suffixGone):
 			if err := disk.RemoveAll(dir); err != nil {
-				return err
+				b.log.Warn("what is left of an interrupted creation or deletion stays", "dir", dir, "error", err)
 			}
 		default:
 			parts = append(parts, b.loadTopic(e.Name)...)

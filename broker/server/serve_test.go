@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"net"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -306,4 +307,90 @@ func TestRunsBeforeAnErrorAreAnsweredBeforeTheConnectionEnds(t *testing.T) {
 	require.Equal(t, uint64(9), h.Offset(), "the last run that was answered")
 	require.Equal(t, protocol.BadFrame, errorOf(h.GoAwayStatus(), body).Code)
 	p.eof()
+}
+
+func TestShutdownDoesNotWaitForStrangers(t *testing.T) {
+	b := brokertest.Start(t, brokertest.Options{Server: func(o *server.Options) { o.Handshake = time.Hour }})
+	dial(t, b.Addr())
+	half := dial(t, b.Addr())
+	half.write(header(0x11, 0, 100, 0))
+	require.Eventually(t, func() bool { return stat(b, "connections") == 2 }, patience, tick)
+	b.Stop() // fails the test when it has to cut connections
+}
+
+// TestTopicsComeAndGoUnderLoad deletes and creates a topic while clients write to it and read
+// from it: every run is answered with success or with the reason.
+func TestTopicsComeAndGoUnderLoad(t *testing.T) {
+	b := brokertest.Start(t)
+	admin := connect(t, b)
+	stop := make(chan struct{})
+	var clients sync.WaitGroup
+	for i := range 4 {
+		p := connect(t, b)
+		clients.Go(func() {
+			for open := true; open; {
+				select {
+				case <-stop:
+					open = false
+				default:
+					p.churn(protocol.Level(1+i%2), stop)
+				}
+			}
+		})
+	}
+	for range 30 {
+		before := stat(b, "appends")
+		require.Eventually(t, func() bool { return stat(b, "appends") > before+20 }, patience, tick)
+		admin.must(admin.call(protocol.OpTopicDelete, 0, 0, "t", nil))
+	}
+	close(stop)
+	clients.Wait()
+}
+
+// churn opens topic t, subscribes to it and publishes until it is gone.
+func (p *peer) churn(level protocol.Level, stop chan struct{}) {
+	var reply protocol.OpenReply
+	h, body := p.call(protocol.OpOpen, 0, 0, "t", &protocol.Open{})
+	if h.Status() != protocol.OK || reply.Decode(body) != nil {
+		return
+	}
+	sub := protocol.Subscribe{Subscription: reply.Handle, From: protocol.Start, Credit: 1 << 40}
+	p.send(protocol.OpSubscribe, 0, 0, reply.Handle, "", &sub)
+	for open := true; open; {
+		select {
+		case <-stop:
+			open = false
+		default:
+		}
+		p.write(run(level, reply.Handle, 1, batch("a", "b")))
+		switch code := p.until(protocol.MagicAck, 0); code {
+		case protocol.OK:
+		case protocol.UnknownTopic:
+			open = false
+		default:
+			p.t.Errorf("ack %s", code.Name())
+		}
+	}
+	closing := p.send(protocol.OpClose, 0, 0, reply.Handle, "", nil)
+	p.until(protocol.MagicResponse, closing)
+}
+
+// until reads up to the next frame of that class, a response up to that correlation id, and
+// returns its status.
+func (p *peer) until(m protocol.Magic, correlation uint64) protocol.Code {
+	for {
+		f, err := p.r.Next()
+		if err != nil {
+			p.t.Error(err)
+			return protocol.UnknownTopic
+		}
+		h := protocol.HeaderOf(f)
+		switch {
+		case h.Magic() != m:
+		case m == protocol.MagicAck:
+			return h.AckStatus()
+		case h.Correlation() == correlation:
+			return h.Status()
+		}
+	}
 }

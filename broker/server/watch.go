@@ -73,15 +73,15 @@ func (c *conn) look(now int64) {
 		}
 		return
 	}
+	if c.server.draining.Load() {
+		c.endIfDone(now)
+		return
+	}
 	if !c.greeted.Load() {
 		if now-c.born > int64(o.Handshake) {
 			c.server.counts.cutSilent.Add(1)
 			c.abort(fmt.Errorf("server: no HELLO within %s", o.Handshake))
 		}
-		return
-	}
-	if c.server.draining.Load() {
-		c.endIfDone(now)
 		return
 	}
 	silent := now - c.heard.Load()
