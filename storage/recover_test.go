@@ -160,13 +160,9 @@ func TestDamageBelowTheSettledIndexIsKeptAndReported(t *testing.T) {
 			require.Len(t, r.Damage, 1)
 			require.NoError(t, l2.Close())
 			require.NoError(t, s.Close())
-			flip(t, img, nodePath(t, img), 0, 0) // and back, so that NODE stays good
-			flip(t, img, nodePath(t, img), 0, 0)
 		}
 	}
 }
-
-func nodePath(t testing.TB, fsys vfs.FS) string { t.Helper(); return nodeName }
 
 // indexMutations are the ways in which an index file can be wrong.
 func indexMutations(t testing.TB) map[string]func(img *vfs.Mem, name string) {

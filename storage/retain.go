@@ -11,7 +11,7 @@ import (
 // than age, or than LogOptions.SegmentAge, is sealed first, so quiet logs expire too. Zero turns a rule off.
 //
 // Age is the broker's append time in the frames, never that of files. A segment without one is
-// kept. The manifest forgets a segment before its files go; they go when the last reader leaves.
+// kept. While the clock is ahead of the time that passed, age removes nothing. The manifest forgets a segment before its files go; they go when the last reader leaves.
 // Errors: those of the disk; what was removed stays removed.
 func (l *Log) Retain(age time.Duration, bytes int64) (removed int, err error) {
 	l.mu.Lock()
@@ -23,6 +23,9 @@ func (l *Log) Retain(age time.Duration, bytes int64) (removed int, err error) {
 		return 0, nil
 	}
 	now := uint64(max(0, l.store.opts.Now()))
+	if l.store.clockAhead() {
+		age = 0
+	}
 	if err := l.rollAged(now, age); err != nil {
 		return 0, err
 	}

@@ -17,6 +17,7 @@ import (
 // StoreOptions are the settings of a data directory. Zero values take the defaults named.
 type StoreOptions struct {
 	Now                 func() int64  // ns since 1970; required
+	Elapsed             func() int64  // ns that passed, whatever the clock says; default: the clock is believed
 	Holder              string        // written into LOCK for whoever finds it taken
 	WriteBehind         int64         // bytes of a log that wait at most for a flush; default 8 MiB
 	WriteBehindInterval time.Duration // time that bytes of a log wait at most for a flush; default 25 ms
@@ -55,6 +56,7 @@ type Store struct {
 	// immutable
 	fs     vfs.FS
 	opts   StoreOptions
+	opened int64 // Now − Elapsed when it was opened
 	lock   io.Closer
 	node   node
 	clean  bool
@@ -94,6 +96,7 @@ type StoreStats struct {
 	Errors          uint64 // failures that no caller waited for
 	FreeBytes       uint64
 	Full            bool // appends of messages are refused to keep the reserve
+	ClockAhead      bool // the clock jumped ahead: nothing is removed for its age
 }
 
 // node is the content of NODE.
@@ -115,6 +118,9 @@ func OpenStore(fsys vfs.FS, o StoreOptions) (*Store, error) {
 	}
 	s := &Store{fs: fsys, opts: o, lock: lock, logs: map[*Log]struct{}{}, stop: make(chan struct{})}
 	s.files.limit = o.OpenFiles
+	if o.Elapsed != nil {
+		s.opened = o.Now() - o.Elapsed()
+	}
 	if err := s.readNode(); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -168,7 +174,7 @@ func (s *Store) Stats() StoreStats {
 	return StoreStats{Syncs: c.syncs.Load(), SyncNanos: c.syncNanos.Load(), SyncAlls: c.syncAlls.Load(),
 		SegmentsRolled: c.rolled.Load(), SegmentsRemoved: c.removed.Load(), IndexRebuilds: c.indexRebuilds.Load(),
 		Appends: c.appends.Load(), AppendedBytes: c.appendedBytes.Load(), ZeroedBytes: c.zeroed.Load(),
-		Errors: c.errors.Load(), FreeBytes: free, Full: s.full.Load()}
+		Errors: c.errors.Load(), FreeBytes: free, Full: s.full.Load(), ClockAhead: s.clockAhead()}
 }
 
 // noteError counts and reports a failure that no caller waits for.
@@ -205,6 +211,16 @@ func (s *Store) checkSpace() {
 		return
 	}
 	s.full.Store(free < uint64(s.opts.Reserve))
+}
+
+// maxClockJump is how far the clock may run ahead of the time that passed before retention by
+// age stops believing it: a wrong clock must not remove what a right one would keep.
+const maxClockJump = time.Hour
+
+// clockAhead tells whether the clock jumped ahead since the store was opened. It counts again
+// when it was set back, and from then on when the store is opened with it.
+func (s *Store) clockAhead() bool {
+	return s.opts.Elapsed != nil && s.opts.Now()-s.opts.Elapsed()-s.opened > int64(maxClockJump)
 }
 
 // Close writes the clean marker and gives up the lock.
