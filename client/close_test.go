@@ -70,6 +70,27 @@ func TestCloseWithAStoppedBrokerResolvesEverythingOnce(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
+func TestCloseSendsThoseAwayWhoWaitForRoom(t *testing.T) {
+	s := clienttest.Listen(t)
+	conn, c := dial(t, s)
+	p := producer(t, c, client.MaxBuffered(1, 1<<20), client.DeliveryTimeout(time.Hour))
+	require.NoError(t, p.Async(message("a"), nil))
+	conn.Open(1)
+	a := conn.Run()
+	refused := make(chan error, 2)
+	go func() { refused <- p.Async(message("b"), nil) }()
+	go func() {
+		_, err := p.Send(context.Background(), message("c"))
+		refused <- err
+	}()
+	closed := make(chan error, 1)
+	go func() { closed <- p.Close(context.Background()) }()
+	require.ErrorIs(t, <-refused, client.ErrClosed)
+	require.ErrorIs(t, <-refused, client.ErrClosed)
+	conn.Ack(a, 0)
+	require.NoError(t, <-closed)
+}
+
 func TestClientCloseResolvesWhatProducersHold(t *testing.T) {
 	s := clienttest.Listen(t)
 	conn, c := dial(t, s)

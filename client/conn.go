@@ -64,6 +64,8 @@ type conn struct {
 
 // call is a request that waits for its response.
 type call struct {
+	conn    *conn         // set when it was sent
+	id      uint64        // correlation number
 	done    chan struct{} // closed with the fields below set
 	then    func(*call)   // instead of done: called by the connection, must be quick
 	payload []byte
@@ -228,6 +230,7 @@ func (c *conn) start(k *call, op protocol.Opcode, correlation uint64, handle uin
 		c.lastCall = (c.lastCall + 1) & 0x7FFFFFFF // those of subscriptions lie above
 		correlation = c.lastCall
 	}
+	k.conn, k.id = c, correlation
 	c.calls[correlation] = k
 	c.control = appendRequest(c.control, op, correlation, handle, topic, payload)
 	c.mu.Unlock()
@@ -248,6 +251,10 @@ func (k *call) wait(ctx context.Context) ([]byte, time.Duration, error) {
 	case <-k.done:
 		return k.payload, k.pause, k.err
 	case <-ctx.Done():
+		if k.conn != nil {
+			k.conn.answered(k.id)
+			k.conn.maybeDrained()
+		}
 		return nil, 0, ctx.Err()
 	}
 }
@@ -262,6 +269,7 @@ func (c *conn) ping(k *call) *call {
 	}
 	c.lastCall = (c.lastCall + 1) & 0x7FFFFFFF
 	id := c.lastCall | pingBit
+	k.conn, k.id = c, id
 	c.calls[id] = k
 	c.mu.Unlock()
 	c.postPing(id)

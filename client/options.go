@@ -101,11 +101,12 @@ func RequestTimeout(d time.Duration) Option {
 	}
 }
 
-// Backoff bounds the jittered exponential pauses between attempts; default 20 ms to 2 s.
+// Backoff bounds the jittered exponential pauses between attempts; default 20 ms to 2 s, at most
+// 1 h.
 func Backoff(low, high time.Duration) Option {
 	return func(c *config) error {
 		c.backoffLow, c.backoffHigh = low, high
-		if low > high {
+		if low > high || high > time.Hour {
 			return &protocol.Error{Code: protocol.BadRequest, Detail: fmt.Sprintf("Backoff from %v to %v", low, high)}
 		}
 		return positive("Backoff", low)

@@ -208,8 +208,6 @@ func (l *pipeline) sendable() bool {
 	switch {
 	case l.handle == 0 || l.held || l.empty() || flying >= l.p.cfg.maxInFlight:
 		return false
-	case flying > 0 && l.flight.all()[0].handle != l.handle: // answers are in order per handle only
-		return false
 	case l.queued >= l.p.eager:
 		return true
 	case flying > 0:
@@ -230,7 +228,9 @@ func (l *pipeline) wake() (c *conn, open bool) {
 		}
 		l.pulled = true
 		return l.conn, false
-	case l.opening || l.held || l.flight.len() > 0 || l.empty() && !l.probe:
+	case l.opening || l.held || l.empty() && !l.probe:
+		return nil, false
+	case l.flight.len() > 0: // answers are in order per handle only
 		return nil, false
 	}
 	l.opening = true

@@ -148,7 +148,7 @@ func TestRefusalInAPipelineKeepsOrder(t *testing.T) {
 func refuseInAPipeline(t *testing.T, code protocol.Code) {
 	s := clienttest.Listen(t)
 	conn, c := dial(t, s)
-	p, l := producer(t, c), newLedger()
+	p, l := producer(t, c, client.BatchBytes(64<<10)), newLedger() // each message is a batch
 	var runs []clienttest.Run
 	for i, v := range []string{"a", "b", "c", "d"} {
 		require.NoError(t, p.Async(large(v), l.of(v)))
@@ -259,6 +259,30 @@ func TestUnknownHandleIsOpenedAgain(t *testing.T) {
 	require.NoError(t, l.errs["a"])
 }
 
+func TestHandleIsOpenedAgainOnlyAfterTheAnswersOfTheOld(t *testing.T) {
+	s := clienttest.Listen(t)
+	conn, c := dial(t, s)
+	p, l := producer(t, c), newLedger()
+	require.NoError(t, p.Async(large("a"), l.of("a")))
+	conn.Open(1)
+	a := conn.Run()
+	require.NoError(t, p.Async(large("b"), l.of("b")))
+	b := conn.Run()
+	conn.RefuseRun(a, &protocol.Error{Code: protocol.UnknownHandle})
+	settle(t, conn, c)
+	require.NoError(t, p.Async(large("c"), l.of("c")))
+	settle(t, conn, c) // no OPEN comes before it
+	conn.RefuseRun(b, &protocol.Error{Code: protocol.UnknownHandle})
+	conn.Open(1)
+	for n := uint64(0); n < 3; {
+		r := conn.Run()
+		conn.Ack(r, n)
+		n += uint64(r.Records)
+	}
+	l.await(t, 3)
+	require.Equal(t, []string{"a", "b", "c"}, l.order)
+}
+
 func TestRefusedOpenFailsItsMessagesAndIsTriedAgain(t *testing.T) {
 	s := clienttest.Listen(t)
 	conn, c := dial(t, s)
@@ -284,10 +308,11 @@ func TestGoAwayIsFollowedAfterWhatIsInFlight(t *testing.T) {
 	require.NoError(t, p.Async(message("a"), l.of("a")))
 	conn.Open(1)
 	a := conn.Run()
-	conn.GoAway(protocol.ShuttingDown, patience)
+	conn.GoAway(protocol.ShuttingDown, time.Hour)
+	settle(t, conn, c)
 	require.NoError(t, p.Async(message("b"), l.of("b")))
 	conn.Ack(a, 0)
-	conn.AwaitEnd() // would be seen to send b otherwise
+	conn.ExpectEnd() // b is not sent here
 	l.await(t, 1)
 	conn = s.Greet()
 	conn.Open(1)
@@ -409,12 +434,16 @@ func TestLingerGathersUntilFlush(t *testing.T) {
 	for i := range 10 {
 		require.NoError(t, p.Async(message(fmt.Sprint(i)), l.of(fmt.Sprint(i))))
 	}
+	conn.Open(1)
+	settle(t, conn, c)
+	settle(t, conn, c) // would meet a run before this
 	flushed := make(chan error, 1)
 	go func() { flushed <- p.Flush(context.Background()) }()
-	conn.Open(1)
-	r := conn.Run()
-	require.Len(t, r.Values(), 10)
-	conn.Ack(r, 0)
+	for n := uint64(0); n < 10; {
+		r := conn.Run()
+		conn.Ack(r, n)
+		n += uint64(r.Records)
+	}
 	require.NoError(t, <-flushed)
 	require.Len(t, l.order, 10, "Flush returns after the callbacks")
 }

@@ -149,7 +149,7 @@ func TestFollowedPartitionsComeTogether(t *testing.T) {
 	s := clienttest.Listen(t)
 	_, c := dial(t, s)
 	ctx, cancel := context.WithCancel(context.Background())
-	r := startReading(ctx, c, "t", client.CreditBytes(1<<20))
+	r := startReading(ctx, c, "t", client.CreditBytes(1<<20), client.From(protocol.End))
 	conn := s.Greet()
 	conn.Open(2)
 	conn.Open(2)

@@ -179,10 +179,6 @@ func (c *conn) goAway(f []byte) {
 	case c.drain <- time.Duration(h.DrainMillis()) * time.Millisecond:
 	default: // said twice
 	}
-	if c.inbox != nil {
-		c.fail(why) // a reader resumes elsewhere, nothing is lost
-		return
-	}
 	c.maybeDrained()
 }
 

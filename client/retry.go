@@ -19,7 +19,7 @@ type backoff struct {
 
 // next returns the delay before the next attempt.
 func (b *backoff) next() time.Duration {
-	d := min(b.high, b.low<<min(b.n, maxDoublings))
+	d := min(b.high, b.low<<b.n)
 	if b.n < maxDoublings {
 		b.n++
 	}

@@ -346,6 +346,19 @@ func (c *Conn) Drop() {
 	}
 }
 
+// ExpectEnd expects that the client ends the connection and sends nothing more.
+func (c *Conn) ExpectEnd() {
+	c.t.Helper()
+	f, err := c.read()
+	if err == nil {
+		c.t.Fatalf("got %v, expected the end", protocol.HeaderOf(f).Magic())
+	}
+	var late net.Error
+	if errors.As(err, &late) && late.Timeout() {
+		c.t.Fatalf("the client keeps the connection open")
+	}
+}
+
 // AwaitEnd expects that the client ends the connection, whatever it sends before.
 func (c *Conn) AwaitEnd() {
 	c.t.Helper()
