@@ -57,11 +57,26 @@ func (s *subscription) start(timeout time.Duration) {
 	o.enqueue(s)
 	o.mu.Unlock()
 	s.conn.server.counts.subscriptions.Add(1)
-	if s.oneShot && timeout > 0 {
-		s.timer.Lock()
-		s.clock = time.AfterFunc(timeout, s.expire)
-		s.timer.Unlock()
+	if !s.oneShot || timeout == 0 {
+		return
 	}
+	s.timer.Lock()
+	s.clock = time.AfterFunc(timeout, s.expire)
+	s.timer.Unlock()
+	o.mu.Lock()
+	gone := s.gone
+	o.mu.Unlock()
+	if gone { // served already: release may not have seen the clock
+		s.stopClock()
+	}
+}
+
+func (s *subscription) stopClock() {
+	s.timer.Lock()
+	if s.clock != nil {
+		s.clock.Stop()
+	}
+	s.timer.Unlock()
 }
 
 // expire ends the wait of a one-shot.
@@ -96,11 +111,7 @@ func (s *subscription) remove() bool {
 // release leaves the partition's list and stops the clock.
 func (s *subscription) release() {
 	s.part.LeaveVisible(&s.waiter)
-	s.timer.Lock()
-	if s.clock != nil {
-		s.clock.Stop()
-	}
-	s.timer.Unlock()
+	s.stopClock()
 	s.conn.server.counts.subscriptions.Add(-1)
 }
 
