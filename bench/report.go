@@ -2,6 +2,7 @@ package bench
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -16,20 +17,20 @@ import (
 // follows the Result's own fields in the same object says more.
 type Report struct {
 	Result
-	Partitions int           `json:"partitions"`
-	Conns      int           `json:"connections"` // of the producers or consumers
-	Window     int           `json:"window"`      // batches a producer may have unanswered
-	Lockstep   bool          `json:"lockstep"`
-	LingerUS   int64         `json:"linger_us"`
-	TargetRate float64       `json:"target_rate,omitempty"` // messages per second asked for
-	Topic      string        `json:"topic,omitempty"`
-	Client     ClientReport  `json:"client"`
-	Phases     []PhaseReport `json:"phases"`
-	Spread     SpreadReport  `json:"spread"`
-	Repeats    []Repeat      `json:"repeats"` // each measured run, in their order
-	Spans      []Span        `json:"acked_spans,omitempty"`
-	Harness    []string      `json:"harness"`         // what the figures do not say
-	Error      string        `json:"error,omitempty"` // what cut the last run short
+	Partitions int            `json:"partitions"`
+	Conns      int            `json:"connections"` // of the producers or consumers
+	Window     int            `json:"window"`      // batches a producer may have unanswered
+	Lockstep   bool           `json:"lockstep"`
+	LingerUS   int64          `json:"linger_us"`
+	TargetRate float64        `json:"target_rate,omitempty"` // messages per second asked for
+	Topic      string         `json:"topic,omitempty"`
+	Client     ClientReport   `json:"client"`
+	Phases     []PhaseReport  `json:"phases"`
+	Spread     SpreadReport   `json:"spread"`
+	Repeats    []RepeatReport `json:"repeats"` // each measured run, in their order
+	Spans      []Span         `json:"acked_spans,omitempty"`
+	Harness    []string       `json:"harness"`         // what the figures do not say
+	Error      string         `json:"error,omitempty"` // what cut the last run short
 }
 
 // ClientReport is what the load generator used.
@@ -52,8 +53,8 @@ type Costs struct {
 	Client float64 `json:"client_cpu_ms_per_million"`
 }
 
-// Repeat is one measured run.
-type Repeat struct {
+// RepeatReport is one measured run.
+type RepeatReport struct {
 	Acked     uint64  `json:"acked"`
 	Seconds   float64 `json:"seconds"`
 	Rate      float64 `json:"rate"`
@@ -132,6 +133,27 @@ func NewReport(scenario string, shape Shape, runs []*Run, evidence *Evidence, cu
 	return r
 }
 
+// Repeat measures n times, and once before that if warm says so: that run does not
+// count, because it pays for memory and files that later ones find in place, several
+// times over in a virtual machine. A run that was cut short is the last one and counts,
+// whichever it is.
+func Repeat(ctx context.Context, n int, warm bool, measure func(context.Context) (*Run, error)) (runs []*Run, err error) {
+	first := 0
+	if warm {
+		first = -1
+	}
+	for i := first; i < n; i++ {
+		run, err := measure(ctx)
+		if run != nil && (i >= 0 || err != nil) {
+			runs = append(runs, run)
+		}
+		if err != nil {
+			return runs, err
+		}
+	}
+	return runs, nil
+}
+
 func reportPhases(run *Run) []PhaseReport {
 	phases := make([]PhaseReport, 0, len(run.Phases))
 	for _, p := range run.Phases {
@@ -149,13 +171,13 @@ func costsOf(s Spent, messages uint64) Costs {
 	return Costs{Broker: s.Broker.Seconds() * 1e3 / millions, Client: s.Client.Seconds() * 1e3 / millions}
 }
 
-func reportRepeat(run *Run) Repeat {
-	return Repeat{Acked: run.Acked, Seconds: run.Elapsed.Seconds(), Rate: run.Rate(), LatencyUS: run.Latency.Latency(),
+func reportRepeat(run *Run) RepeatReport {
+	return RepeatReport{Acked: run.Acked, Seconds: run.Elapsed.Seconds(), Rate: run.Rate(), LatencyUS: run.Latency.Latency(),
 		Costs: costsOf(run.spent(), run.Acked), Phases: reportPhases(run)}
 }
 
-func reportSpread(repeats []Repeat) SpreadReport {
-	over := func(figure func(*Repeat) float64) Spread {
+func reportSpread(repeats []RepeatReport) SpreadReport {
+	over := func(figure func(*RepeatReport) float64) Spread {
 		figures := make([]float64, len(repeats))
 		for i := range repeats {
 			figures[i] = figure(&repeats[i])
@@ -163,11 +185,11 @@ func reportSpread(repeats []Repeat) SpreadReport {
 		return spreadOf(figures)
 	}
 	return SpreadReport{
-		Rate:   over(func(r *Repeat) float64 { return r.Rate }),
-		P50:    over(func(r *Repeat) float64 { return r.LatencyUS.P50 }),
-		P99:    over(func(r *Repeat) float64 { return r.LatencyUS.P99 }),
-		Broker: over(func(r *Repeat) float64 { return r.Broker }),
-		Client: over(func(r *Repeat) float64 { return r.Client }),
+		Rate:   over(func(r *RepeatReport) float64 { return r.Rate }),
+		P50:    over(func(r *RepeatReport) float64 { return r.LatencyUS.P50 }),
+		P99:    over(func(r *RepeatReport) float64 { return r.LatencyUS.P99 }),
+		Broker: over(func(r *RepeatReport) float64 { return r.Broker }),
+		Client: over(func(r *RepeatReport) float64 { return r.Client }),
 	}
 }
 

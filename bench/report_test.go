@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -93,6 +94,29 @@ func TestReportOfACutRunIsOfThatRun(t *testing.T) {
 	spans, _, _, err := ReadSpans(path)
 	require.NoError(t, err, "nothing acknowledged is an answer too")
 	require.Empty(t, spans)
+}
+
+func TestTheWarmUpDoesNotCount(t *testing.T) {
+	n := 0
+	measure := func(context.Context) (*Run, error) {
+		n++
+		return &Run{Acked: uint64(n)}, nil
+	}
+	runs, err := Repeat(t.Context(), 2, true, measure)
+	require.NoError(t, err)
+	require.Len(t, runs, 2)
+	require.Equal(t, uint64(2), runs[0].Acked)
+	runs, err = Repeat(t.Context(), 1, false, measure)
+	require.NoError(t, err)
+	require.Len(t, runs, 1)
+
+	dead := errors.New("dead")
+	runs, err = Repeat(t.Context(), 3, true, func(context.Context) (*Run, error) { return &Run{Acked: 7}, dead })
+	require.ErrorIs(t, err, dead)
+	require.Len(t, runs, 1, "what was acknowledged counts even in the warm-up")
+	runs, err = Repeat(t.Context(), 3, true, func(context.Context) (*Run, error) { return nil, dead })
+	require.ErrorIs(t, err, dead)
+	require.Empty(t, runs)
 }
 
 func TestReadSpansRefusesOtherFiles(t *testing.T) {

@@ -92,9 +92,7 @@ func (f *benchFlags) complete() error {
 	return nil
 }
 
-// warms says that one run comes before those that count. The first run after a quiet
-// time pays for memory and files that later ones find in place, several times over in a
-// virtual machine.
+// warms says that one run comes before those that count.
 func (f *benchFlags) warms() bool { return *f.warmUp == "on" || *f.warmUp == "auto" && f.repeat > 1 }
 
 // benchTarget is the broker that is measured.
@@ -154,7 +152,10 @@ func (c *call) runBench(ctx context.Context, scenario string, f *benchFlags, mea
 	}
 	defer func() { err = errors.Join(err, t.stop()) }()
 	began := c.now()
-	runs, cut := c.repeatBench(ctx, t, f, measure)
+	runs, cut := bench.Repeat(ctx, f.repeat, f.warms(), func(ctx context.Context) (*bench.Run, error) { return measure(ctx, t.Bench) })
+	if cut != nil && t.child != nil {
+		cut = fmt.Errorf("%w; the end of the broker's log: %s", cut, t.child.LogTail())
+	}
 	if len(runs) == 0 {
 		return cut
 	}
@@ -171,28 +172,6 @@ func (c *call) runBench(ctx context.Context, scenario string, f *benchFlags, mea
 		c.notice("warning: %s", report.Verify)
 	}
 	return nil
-}
-
-// repeatBench makes the runs. One that was cut short is the last and counts, whichever
-// it is.
-func (c *call) repeatBench(ctx context.Context, t *benchTarget, f *benchFlags, measure func(ctx context.Context, b *bench.Bench) (*bench.Run, error)) (runs []*bench.Run, err error) {
-	total := f.repeat
-	if f.warms() {
-		total++
-	}
-	for i := range total {
-		run, err := measure(ctx, t.Bench)
-		if run != nil && (i >= total-f.repeat || err != nil) {
-			runs = append(runs, run)
-		}
-		if err != nil {
-			if t.child != nil {
-				err = fmt.Errorf("%w; the end of the broker's log: %s", err, t.child.LogTail())
-			}
-			return runs, err
-		}
-	}
-	return runs, nil
 }
 
 // reportBench writes and prints what was measured.
