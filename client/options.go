@@ -203,11 +203,11 @@ func BatchRecords(n int) ProducerOption {
 }
 
 // MaxBuffered bounds what the producer holds: messages given and not yet resolved, and their
-// bytes. Default 1,048,576 messages, 64 MiB; at most 16,777,215 messages, 256 GiB.
+// bytes. Default 1,048,576 messages, 64 MiB; at most 8,388,607 messages, 512 GiB.
 func MaxBuffered(records, bytes int) ProducerOption {
 	return func(c *producerConfig) error {
 		c.maxRecords, c.maxBytes = records, bytes
-		if records > budgetRecords || bytes > budgetBytes {
+		if records > budgetRecords || uint64(bytes) > budgetBytes {
 			return &protocol.Error{Code: protocol.TooLarge, Detail: fmt.Sprintf("MaxBuffered(%d, %d)", records, bytes),
 				Actual: uint64(records), Limit: budgetRecords, Setting: "MaxBuffered"}
 		}

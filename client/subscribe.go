@@ -130,7 +130,7 @@ func (r *reader) lost(err error) {
 
 // connect makes the reader's connection.
 func (r *reader) connect() error {
-	r.inbox = newInbox(2*r.cfg.credit + protocol.MaxDeliver)
+	r.inbox = newInbox(r.cfg.credit + 2*protocol.MaxDeliver)
 	cn, err := connect(r.ctx, &r.c.cfg, r.c.addr, r.inbox)
 	if err != nil {
 		return err
