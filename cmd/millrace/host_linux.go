@@ -41,6 +41,12 @@ func fileSystem(dir string) string {
 // checkWritable tells whether this process may make files in dir.
 func checkWritable(dir string) error { return unix.Access(dir, unix.W_OK|unix.X_OK) }
 
+// isDevice tells whether f is a terminal. /dev/null is a character device and none.
+func isDevice(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
 // readable waits up to so many milliseconds for f to have something to read or
 // to be at its end.
 func readable(f *os.File, millis int) (bool, error) {

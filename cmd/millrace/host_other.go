@@ -13,5 +13,8 @@ func fileSystem(string) string { return "" }
 // checkWritable leaves it to the first write.
 func checkWritable(string) error { return nil }
 
+// isDevice tells whether f looks like a terminal.
+func isDevice(f *os.File) bool { return isTerminal(f) }
+
 // readable lets the read itself wait.
 func readable(*os.File, int) (bool, error) { return true, nil }

@@ -88,16 +88,19 @@ func (h *recoveryHandler) WithGroup(name string) slog.Handler {
 	return &recoveryHandler{h.next.WithGroup(name), h.notes, h.only, h.attrs}
 }
 
-// noteOf writes a record about a topic as "orders/3: message key=value"; empty
-// for a record about something else.
+// noteOf writes a record about a topic as "orders/3: message key=value"; what
+// recovery has found stands in place of the message. Empty for a record about
+// something else.
 func noteOf(attrs []slog.Attr, r slog.Record) string {
-	place, partition, rest := "", "", ""
+	place, partition, message, rest := "", "", r.Message, ""
 	take := func(a slog.Attr) bool {
 		switch a.Key {
 		case "topic":
 			place = a.Value.String()
 		case "partition":
 			partition = "/" + a.Value.String()
+		case "found":
+			message = a.Value.String()
 		default:
 			rest += fmt.Sprintf(" %s=%s", a.Key, a.Value)
 		}
@@ -110,5 +113,5 @@ func noteOf(attrs []slog.Attr, r slog.Record) string {
 	if place == "" {
 		return ""
 	}
-	return printable(place + partition + ": " + strings.TrimSpace(r.Message+rest))
+	return printable(place + partition + ": " + strings.TrimSpace(message+rest))
 }

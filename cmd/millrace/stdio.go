@@ -12,7 +12,7 @@ import (
 // isScreen tells whether a stream of the command is a terminal.
 func isScreen(stream any) bool {
 	f, ok := stream.(*os.File)
-	return ok && isTerminal(f)
+	return ok && isDevice(f)
 }
 
 // lazyWriter is a buffered writer that does not keep what it was given for longer

@@ -109,4 +109,8 @@ func TestInputEndsWithTheContext(t *testing.T) {
 	_, err = in.Read(buf) // nobody writes
 	require.ErrorIs(t, err, context.Canceled)
 	require.False(t, isScreen(r))
+	null, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, null.Close()) }()
+	require.False(t, isScreen(null))
 }
