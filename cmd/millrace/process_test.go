@@ -129,6 +129,8 @@ func (p *process) awaitPorts(t *testing.T, file string) {
 	}, patience, look)
 	require.False(t, p.over(), p.stderr.String())
 	require.Equal(t, p.cmd.Process.Pid, p.ports.PID)
+	// what it said before is on its way through a pipe
+	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "ready") }, patience, look)
 }
 
 func (p *process) over() bool {
