@@ -37,7 +37,7 @@ const (
 const (
 	windowBytes   = 1 << 20 // bytes in flight per client from which Window is derived
 	minWindow     = 64      // batches, so that small batches are pipelined too
-	defaultWindow = 4096    // batches at most without being asked for
+	defaultWindow = 1024    // batches at most without being asked for
 )
 
 // frameOverhead bounds what a frame and its records cost beside their values.
@@ -53,7 +53,7 @@ type Shape struct {
 	Clients    int            // producers or consumers
 	Conns      int            // connections that producers share; 0 = each has its own
 	Batch      int            // records of a frame
-	Window     int            // batches a producer may have unanswered; 0 = as many as hold 1 MiB, at least 64 and at most 4096
+	Window     int            // batches a producer may have unanswered; 0 = as many as hold 1 MiB, at least 64 and at most 1024
 	Lockstep   bool           // the next batch is sent after the answer to the last: Window 1
 	Partitions int            // of the topic
 	Level      protocol.Level // floor of the topic and level asked for
