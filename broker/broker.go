@@ -20,6 +20,10 @@ type Options struct {
 	Now func() int64 // ns since 1970; required
 	Log *slog.Logger // nil = discard
 
+	// Elapsed is the ns that passed, whatever the clock says: retention by age stops while the
+	// clock is ahead of it. nil = the clock is believed.
+	Elapsed func() int64
+
 	Holder              string        // written into the lock, so that a second broker can name the first
 	WriteBehind         int64         // bytes; 0 = storage's default
 	WriteBehindInterval time.Duration // 0 = storage's default
@@ -93,7 +97,8 @@ func Open(o Options) (*Broker, error) {
 	o.complete()
 	store, err := storage.OpenStore(o.FS, storage.StoreOptions{
 		Now: o.Now, Holder: o.Holder, WriteBehind: o.WriteBehind, WriteBehindInterval: o.WriteBehindInterval,
-		ParallelSyncs: o.ParallelSyncs, OpenFiles: o.OpenFiles,
+		ParallelSyncs: o.ParallelSyncs, OpenFiles: o.OpenFiles, Elapsed: o.Elapsed,
+		OnError: func(err error) { o.Log.Error("storage", "error", err) },
 	})
 	if err != nil {
 		return nil, err

@@ -33,10 +33,23 @@ func (b *Broker) Stats() []protocol.Stat {
 		{Name: "records_appended", Value: c.records.Load()},
 		{Name: "commits", Value: c.commits.Load()},
 		{Name: "storage_failures", Value: c.failures.Load()},
-		{Name: "syncs", Value: uint64(s.Syncs)},
-		{Name: "sync_nanos", Value: uint64(s.SyncNanos)},
-		{Name: "segments_rolled", Value: uint64(s.SegmentsRolled)},
-		{Name: "segments_removed", Value: uint64(s.SegmentsRemoved)},
-		{Name: "index_rebuilds", Value: uint64(s.IndexRebuilds)},
+		{Name: "syncs", Value: s.Syncs},
+		{Name: "sync_nanos", Value: s.SyncNanos},
+		{Name: "segments_rolled", Value: s.SegmentsRolled},
+		{Name: "segments_removed", Value: s.SegmentsRemoved},
+		{Name: "index_rebuilds", Value: s.IndexRebuilds},
+		{Name: "sync_alls", Value: s.SyncAlls},
+		{Name: "zeroed_bytes", Value: s.ZeroedBytes},
+		{Name: "storage_errors", Value: s.Errors},
+		{Name: "disk_free_bytes", Value: s.FreeBytes},
+		{Name: "disk_full", Value: flag(s.Full)},
+		{Name: "clock_ahead", Value: flag(s.ClockAhead)},
 	}
+}
+
+func flag(on bool) uint64 {
+	if on {
+		return 1
+	}
+	return 0
 }

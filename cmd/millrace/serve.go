@@ -120,8 +120,10 @@ func brokerOptions(c *call, cfg *config.Config, log *slog.Logger, r *running) br
 	if err != nil {
 		host = "an unknown host"
 	}
+	began := time.Now() // its monotonic part goes on whatever happens to the clock
 	o := broker.Options{
 		FS: r.disk, Now: func() int64 { return c.now().UnixNano() }, Log: log,
+		Elapsed:     func() int64 { return int64(time.Since(began)) },
 		Holder:      fmt.Sprintf("pid %d on %s", os.Getpid(), host),
 		WriteBehind: cfg.Storage.WriteBehind, WriteBehindInterval: cfg.Storage.WriteBehindInterval, ParallelSyncs: cfg.Storage.ParallelSyncs,
 		Topic: topicDefaults(cfg), AutoCreate: cfg.AutoCreate.Match, Topics: cfg.Limits.Topics, Partitions: cfg.Limits.Partitions,
