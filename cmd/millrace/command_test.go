@@ -313,6 +313,14 @@ func TestDocumentsNameEveryCommandFlagAndKey(t *testing.T) {
 	}
 }
 
+func TestDocumentsAreThoseOfTheTables(t *testing.T) {
+	for name, want := range map[string]string{"cli.md": commandDoc(commands), "config.md": configDoc()} {
+		have, err := os.ReadFile("../../docs/" + name)
+		require.NoError(t, err)
+		require.Equal(t, want, string(have), "docs/%s is old: make generate", name)
+	}
+}
+
 func TestDeadlineFollowsTheTimeoutFlag(t *testing.T) {
 	ctx, cancel := (&call{timeout: time.Hour}).deadline(context.Background())
 	_, bounded := ctx.Deadline()

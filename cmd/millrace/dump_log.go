@@ -79,7 +79,7 @@ func (t *logTotals) count(s stretch) {
 
 // String returns "12 frames, 1200 records, 1.2 MiB; 64 MiB prepared".
 func (t logTotals) String() string {
-	text := fmt.Sprintf("%d frames, %d records, %s", t.frames, t.records, humanSize(t.bytes))
+	text := fmt.Sprintf("%s, %s, %s", plural(int(t.frames), "frame"), plural(int(t.records), "record"), humanSize(t.bytes))
 	if t.prepared > 0 {
 		text += "; " + humanSize(t.prepared) + " prepared behind them"
 	}

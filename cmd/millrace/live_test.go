@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -129,6 +130,26 @@ func TestProduceEndsAtTheFirstRefusal(t *testing.T) {
 	got = talk(b, "", "produce", "t", "a", "--partition", "7")
 	require.Equal(t, exitNotFound, got.code)
 	require.Contains(t, got.stderr, "UNKNOWN_PARTITION")
+}
+
+func TestInterruptedProducerSeesThroughWhatItHasTaken(t *testing.T) {
+	b := brokertest.Start(t)
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, errors.Join(r.Close(), w.Close())) }()
+	_, err = w.WriteString("a\nb\nhalf a li")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	result := make(chan outcome, 1)
+	go func() { result <- talkContext(ctx, b, r, "produce", "t", "-") }()
+	require.Eventually(t, func() bool { return talk(b, "", "consume", "t").stdout == "a\nb\n" }, patience, look)
+	cancel()
+	got := <-result
+	require.Equal(t, exitRuntime, got.code)
+	require.Contains(t, got.stderr, "2 records acknowledged")
+	require.Contains(t, got.stderr, "interrupted after 2 messages")
+	require.Equal(t, "a\nb\n", must(t, b, "", "consume", "t"))
 }
 
 func TestTopicsAreNotMadeWhereCreationIsOff(t *testing.T) {
@@ -273,9 +294,9 @@ func TestRemovingATopicAsksForItsName(t *testing.T) {
 		got := talk(b, stdin, "topics", "rm", "t")
 		require.Equal(t, exitRuntime, got.code)
 		require.Contains(t, got.stderr, "nothing was removed")
-		require.Contains(t, got.stderr, "1 partition and 1 records")
+		require.Contains(t, got.stderr, "1 partition and 1 record (")
 	}
-	require.Contains(t, must(t, b, "", "topics", "rm", "t", "--dry-run"), "would remove t: 1 partition, 1 records")
+	require.Contains(t, must(t, b, "", "topics", "rm", "t", "--dry-run"), "would remove t: 1 partition, 1 record,")
 	require.Equal(t, "a\n", must(t, b, "", "consume", "t"))
 	must(t, b, "t\n", "topics", "rm", "t")
 	require.Equal(t, exitNotFound, talk(b, "", "consume", "t").code)

@@ -178,8 +178,8 @@ func removeTopic(ctx context.Context, c *call, cl *client.Client, yes, dry bool)
 		removed.Bytes += p.Bytes
 	}
 	if !dry && !yes {
-		fmt.Fprintf(c.stderr, "This removes %s with %s and %d records (%s) for ever.\nType the topic's name to go on: ",
-			name, plural(removed.Partitions, "partition"), removed.Records, humanSize(int64(removed.Bytes)))
+		fmt.Fprintf(c.stderr, "This removes %s with %s and %s (%s) for ever.\nType the topic's name to go on: ",
+			name, plural(removed.Partitions, "partition"), plural(int(removed.Records), "record"), humanSize(int64(removed.Bytes)))
 		line, err := bufio.NewReader(io.LimitReader(c.stdin, 4*protocol.MaxName)).ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
@@ -198,7 +198,7 @@ func removeTopic(ctx context.Context, c *call, cl *client.Client, yes, dry bool)
 		if dry {
 			verb = "would remove"
 		}
-		fmt.Fprintf(w, "%s %s: %s, %d records, %s\n", verb, name, plural(removed.Partitions, "partition"), removed.Records, humanSize(int64(removed.Bytes)))
+		fmt.Fprintf(w, "%s %s: %s, %s, %s\n", verb, name, plural(removed.Partitions, "partition"), plural(int(removed.Records), "record"), humanSize(int64(removed.Bytes)))
 	})
 }
 

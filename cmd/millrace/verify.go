@@ -206,6 +206,6 @@ func (f verifyFacts) print(w io.Writer) {
 	if !f.OK {
 		verdict = fmt.Sprintf("DAMAGED in %s", plural(len(f.Damage), "place"))
 	}
-	fmt.Fprintf(w, "%s: %s, %s, %d frames, %d records, %s\n", verdict, plural(f.Partitions, "partition"), plural(f.Segments, "segment"),
-		f.Frames, f.Records, humanSize(f.Bytes))
+	fmt.Fprintf(w, "%s: %s, %s, %s, %s, %s\n", verdict, plural(f.Partitions, "partition"), plural(f.Segments, "segment"),
+		plural(int(f.Frames), "frame"), plural(int(f.Records), "record"), humanSize(f.Bytes))
 }
