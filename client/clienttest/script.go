@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -104,7 +105,11 @@ type Conn struct {
 	r       *protocol.Reader
 	handles map[uint32]Opened
 	last    uint32 // handle given
+	pings   atomic.Int64
 }
+
+// Pings counts the PING frames that were read so far. Any goroutine may ask.
+func (c *Conn) Pings() int64 { return c.pings.Load() }
 
 // Opened is an OPEN that was answered.
 type Opened struct {
@@ -153,6 +158,7 @@ func (c *Conn) read() ([]byte, error) {
 		}
 		switch h := *protocol.HeaderOf(f); h.Magic() {
 		case protocol.MagicPing:
+			c.pings.Add(1)
 			if c.Pongs {
 				h.PutPing(protocol.MagicPong, h.Timestamp(), h.Correlation())
 				if _, err := c.nc.Write(h[:]); err != nil {
