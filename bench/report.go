@@ -13,7 +13,8 @@ import (
 )
 
 // Report is the Result of one or more runs of one shape: of the run in the middle by
-// rate, or of the one that was cut short. Verify counts the flaws of all runs. What
+// rate, or by median latency where a rate was asked for, or of the one that was cut
+// short. Verify counts the flaws of all runs. What
 // follows the Result's own fields in the same object says more.
 type Report struct {
 	Result
@@ -100,8 +101,7 @@ func NewReport(scenario string, shape Shape, runs []*Run, evidence *Evidence, cu
 	}
 	middle := runs[len(runs)-1]
 	if cut == nil {
-		sorted := slices.SortedStableFunc(slices.Values(runs), func(a, b *Run) int { return cmp.Compare(a.Rate(), b.Rate()) })
-		middle = sorted[(len(sorted)-1)/2]
+		middle = middleOf(runs, shape.Rate > 0)
 	}
 	spent := middle.spent()
 	r := &Report{
@@ -131,6 +131,18 @@ func NewReport(scenario string, shape Shape, runs []*Run, evidence *Evidence, cu
 		r.Error = cut.Error()
 	}
 	return r
+}
+
+// middleOf returns the run in the middle by rate, or where the rate was given by median
+// latency.
+func middleOf(runs []*Run, rated bool) *Run {
+	sorted := slices.SortedStableFunc(slices.Values(runs), func(a, b *Run) int {
+		if rated {
+			return cmp.Compare(a.Latency.Quantile(0.5), b.Latency.Quantile(0.5))
+		}
+		return cmp.Compare(a.Rate(), b.Rate())
+	})
+	return sorted[(len(sorted)-1)/2]
 }
 
 // Repeat measures n times, and once before that if warm says so: that run does not

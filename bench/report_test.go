@@ -81,6 +81,18 @@ func TestReportIsOfTheRunInTheMiddle(t *testing.T) {
 	require.InDelta(t, 40, r.Phases[0].Broker, 1e-9, "ms of CPU per million messages")
 }
 
+func TestReportOfARatedLoadIsOfTheMiddleByLatency(t *testing.T) {
+	shape := testShape()
+	shape.Rate = 5000
+	var runs []*Run
+	for i, ms := range []int64{9, 3, 5} {
+		run := &Run{Acked: 10, Elapsed: time.Second + time.Duration(i)}
+		run.Latency.Record(ms * 1e6)
+		runs = append(runs, run)
+	}
+	require.InDelta(t, 5000, NewReport(ScenarioLatency, shape, runs, testEvidence(), nil).LatencyUS.P50, 100)
+}
+
 func TestReportOfACutRunIsOfThatRun(t *testing.T) {
 	runs := []*Run{testRun(1000, time.Millisecond), testRun(300, time.Millisecond)}
 	r := NewReport(ScenarioProduce, testShape(), runs, testEvidence(), errors.New("connection lost"))

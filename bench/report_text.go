@@ -23,7 +23,11 @@ func (r *Report) Text(w io.Writer) error {
 		}
 	}
 	if l := r.LatencyUS; l.Max > 0 {
-		fmt.Fprintf(&b, "latency    %s\n", l.text())
+		fmt.Fprintf(&b, "latency    %s", l.text())
+		if s := r.Spread.P50; len(r.Repeats) > 1 {
+			fmt.Fprintf(&b, "; p50 %s to %s", microsText(s.Min), microsText(s.Max))
+		}
+		fmt.Fprintln(&b)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Latencies)) {
 		if name != r.Scenario {
