@@ -27,6 +27,7 @@ const (
 	MaxHandles              = 10_000                  // open handles of one connection
 	MaxSubscriptions        = 1_000                   // subscriptions of one connection
 	MaxListItems            = 1_000                   // items of one answer
+	MaxSegmentBytes         = 4<<30 - 64<<20          // bytes; positions in an index are 32 bits, and a frame must fit behind
 )
 
 // LimitSpec is one row of the limit table.

@@ -33,8 +33,8 @@ var Settings = []SettingSpec{
 	{SettingPartitions, "partitions", "count", 1, 1, MaxPartitions, "", "partitions; can be raised later, never lowered"},
 	{SettingRetention, "retention", "ms", 7 * 24 * 3600 * 1000, 0, 1 << 53, "keep for ever", "sealed segments whose newest record is older are removed"},
 	{SettingRetentionBytes, "retention_bytes", "bytes", 0, 0, 1 << 60, "no limit", "oldest sealed segments of a partition beyond so much are removed"},
-	{SettingSegmentBytes, "segment_bytes", "bytes", 1 << 30, 64 << 10, 4<<30 - 1<<16, "", "a segment is sealed at this size"},
-	{SettingSegmentAge, "segment_age", "ms", 24 * 3600 * 1000, 0, 1 << 53, "never", "a segment is sealed when its first record is so old"},
+	{SettingSegmentBytes, "segment_bytes", "bytes", 1 << 30, 64 << 10, MaxSegmentBytes, "", "a segment is sealed at this size"},
+	{SettingSegmentAge, "segment_age", "ms", 7 * 24 * 3600 * 1000, 0, 1 << 53, "never", "a segment is sealed when its first record is so old"},
 	{SettingDurability, "durability", "level", uint64(LevelDurable), uint64(LevelNone), uint64(LevelQuorum), "none", "least level that an acknowledgement grants; durable and quorum also hide records until they are durable"},
 	{SettingMaxMessageBytes, "max_message_bytes", "bytes", DefaultMessageBytes, 1 << 10, MaxMessageBytes, "", "key + headers + value of a message"},
 }

@@ -24,7 +24,7 @@ const (
 )
 
 // MaxSegmentBytes is the largest segment: positions in an index are 32 bits.
-const MaxSegmentBytes = 4<<30 - protocol.MaxDataFrame
+const MaxSegmentBytes = protocol.MaxSegmentBytes
 
 // blockBytes is the distance of index entries: one for the first frame that starts at least
 // so far behind the previous entry. It bounds how many headers a lookup hops over.

@@ -284,6 +284,9 @@ func (l *Log) Close() error {
 		return ErrClosed
 	}
 	err := l.syncLocked()
+	if state, _ := l.State(); err == nil && state == protocol.PartitionOK && l.active == nil && l.unclean() {
+		err = l.open() // recovered and not appended to: the next start need not scan it again
+	}
 	l.closed = true
 	if err == nil && l.active != nil {
 		err = l.sealCleanly()
@@ -299,6 +302,12 @@ func (l *Log) Close() error {
 		err = errors.Join(err, s.closeIfIdle())
 	}
 	return err
+}
+
+// unclean tells whether the manifest does not say where the log ends.
+func (l *Log) unclean() bool {
+	end := l.writtenMark()
+	return l.manifest.Closed == nil && end.seg != nil && end.seg.sealed.Load() == nil
 }
 
 // sealCleanly cuts the prepared space behind the last frame and writes the clean end into the

@@ -144,3 +144,18 @@ func TestAppendedIsReadBackAfterRollsAndReopen(t *testing.T) {
 		require.NoError(t, s.Close())
 	})
 }
+
+func TestRecoveredLogIsCleanAfterItsNextCloseWithoutAnAppend(t *testing.T) {
+	c := newClock()
+	m := vfs.NewMem()
+	_, l, _ := testLog(t, m, c, LogOptions{})
+	durably(t, l, 3)
+	img := m.CrashClean()
+	for i := range 3 {
+		s, l, rep := testLog(t, img, c, LogOptions{})
+		require.Equal(t, i > 0, rep.Clean)
+		require.Len(t, readAll(t, l, 0, 1<<20), 3)
+		require.NoError(t, l.Close())
+		require.NoError(t, s.Close())
+	}
+}

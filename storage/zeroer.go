@@ -13,17 +13,28 @@ const (
 	zeroFirst = 64 << 10 // bytes
 	zeroMost  = 64 << 20 // bytes
 	zeroChunk = 1 << 20  // bytes written at a time: as long as an append can be held up
+
+	// zeroRate is how fast, in bytes a second, appends may come for zeros to be worth writing.
+	// Above it flushes are so large that their metadata does not matter and the zeros are one
+	// more copy (measured, flushes waited for: 10 producers in lockstep 2.5 M msg/s with zeros
+	// against 1.7 M allocated; pipelined 10.6 M against 15.8 M).
+	zeroRate = 512 << 20
 )
 
 // zeroed is how far a segment's file is prepared: blocks of a durable log are written with
 // zeros, because an fdatasync into blocks that were written before does not touch metadata
 // (measured: p50 144 µs against 220 growing and 280 to 309 merely allocated); blocks of other
-// logs are allocated, which makes the copy into the page cache cheaper.
+// logs, and of those that are written very fast, are allocated, which makes the copy into the
+// page cache cheaper.
 type zeroed struct {
 	mu     sync.Mutex // the prepared range against the appends that reach it
 	end    int64      // prepared up to here; appends beyond move it
 	step   int64      // bytes of the next step
 	sealed bool       // the segment takes no more
+
+	// owned by the zeroer: where the appends were at the step before, and when
+	seenPos  int64
+	seenTime int64
 }
 
 // reserve is told of every append before it is written, so that zeros never land on frames: an
@@ -109,7 +120,8 @@ var zeros [zeroChunk]byte
 // prepare takes one step ahead of the appends of the active segment. A full disk is no error:
 // the appends will meet it, or not.
 func (l *Log) prepare() error {
-	seg := l.writtenMark().seg
+	end := l.writtenMark()
+	seg := end.seg
 	if seg == nil || seg.sealed.Load() != nil {
 		return nil
 	}
@@ -123,7 +135,8 @@ func (l *Log) prepare() error {
 	step := min(max(z.step, zeroFirst), zeroMost)
 	to := min(from+step, l.segmentBytes.Load())
 	z.step = step * 2
-	if !l.durable.Load() && !z.sealed && to > from {
+	fast := z.fast(end.pos, l.store.opts.Now())
+	if (fast || !l.durable.Load()) && !z.sealed && to > from {
 		err := seg.file.Allocate(from, to-from)
 		if err == nil {
 			z.end = to
@@ -138,6 +151,14 @@ func (l *Log) prepare() error {
 		}
 		l.store.count.zeroed.Add(zeroChunk)
 	}
+}
+
+// fast tells whether appends come faster than zeroRate since the step before.
+func (z *zeroed) fast(pos, now int64) bool {
+	moved, took := pos-z.seenPos, now-z.seenTime
+	first := z.seenTime == 0
+	z.seenPos, z.seenTime = pos, now
+	return !first && took >= 0 && float64(moved)*1e9 > float64(zeroRate)*float64(took)
 }
 
 // chunk writes the next zeros below to; more is false when there was nothing to do.

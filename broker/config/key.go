@@ -151,7 +151,7 @@ var keys = []Key{
 	{Name: "topic.retention_bytes", Kind: KindSize, Default: "0", Min: 64 * kib, Max: 1024 * tib, Zero: "no limit", Unit: "bytes", Reloadable: true,
 		Doc:   "Remove the oldest segments of a partition while it is larger than this.",
 		field: func(c *Config) any { return &c.Topic.RetentionBytes }},
-	{Name: "topic.segment_bytes", Kind: KindSize, Default: "1GiB", Min: 64 * kib, Max: 4 * gib, Unit: "bytes", Reloadable: true,
+	{Name: "topic.segment_bytes", Kind: KindSize, Default: "1GiB", Min: 64 * kib, Max: protocol.MaxSegmentBytes, Unit: "bytes", Reloadable: true,
 		Doc:   "Size at which a partition starts a new segment file.",
 		field: func(c *Config) any { return &c.Topic.SegmentBytes }},
 	{Name: "topic.segment_age", Kind: KindDuration, Default: "7d", Min: int64(time.Second), Max: int64(100 * year), Zero: "never by age", Reloadable: true,

@@ -168,7 +168,7 @@ func TestTextOfEveryValueIsReadBackTheSame(t *testing.T) {
 func TestLookupKnowsOnlyKeys(t *testing.T) {
 	k, ok := Lookup("topic.segment_bytes")
 	require.True(t, ok)
-	require.Equal(t, "64KiB to 4GiB", k.Bounds())
+	require.Equal(t, "64KiB to 4032MiB", k.Bounds())
 	_, ok = Lookup("topic")
 	require.False(t, ok)
 	require.Empty(t, Default().Text("topic"))
