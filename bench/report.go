@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/millrace-mq/millrace/protocol"
 )
@@ -212,6 +213,9 @@ func Caveats(scenario string, shape Shape, addr string, onMachine bool, cores in
 	if onMachine || loopback(addr) {
 		all = append(all, fmt.Sprintf("load generator and broker share the %d cores of this machine and speak over loopback: rates are those of both ends together", cores))
 	}
+	if control := congestionControl(); control != "" && loopback(addr) {
+		all = append(all, "TCP congestion control of this machine is "+control+"; one that paces (bbr) costs the sending side CPU even over loopback")
+	}
 	if !onMachine {
 		all = append(all, "the broker's process is not on this machine: its CPU and memory are what it says of itself")
 	}
@@ -231,6 +235,15 @@ func Caveats(scenario string, shape Shape, addr string, onMachine bool, cores in
 		all = append(all, "latency is from when a message was due to when the consumer had checked it; send_lateness is the harness's own part of it")
 	}
 	return all
+}
+
+// congestionControl returns the default of this machine, "" where there is no telling.
+func congestionControl() string {
+	b, err := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
 }
 
 // WriteReport writes r to the file at path as one JSON object and a line feed,
