@@ -158,6 +158,7 @@ type batch struct {
 	entries []entry          // by record; those behind its end have nobody to tell
 	whole   func(Ack, error) // of AsyncBatch: one call for all records
 	asks    bool             // a callback is among entries and whole
+	single  bool             // of SendBatch: the one entry stands for all records
 	records int
 	bytes   int    // of the buffer budget
 	born    int64  // ns of the client's clock

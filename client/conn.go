@@ -32,7 +32,8 @@ type conn struct {
 	wake  chan struct{}
 	gone  chan struct{}
 	drain chan time.Duration
-	wg    sync.WaitGroup
+	tcp   bool           // the kernel takes a little although nobody reads
+	wg    sync.WaitGroup // the goroutines, and whoever writes at once
 
 	// owned by read
 	cut     *cutter
@@ -40,7 +41,7 @@ type conn struct {
 	run     protocol.Header // of the DELIVER whose frames come in
 	runLeft uint32          // bytes
 
-	// owned by write
+	// owned by whoever set writing
 	out outbox
 
 	// atomic: counted so that keep notices silence, published by read and write
@@ -52,6 +53,7 @@ type conn struct {
 	mu       sync.Mutex
 	control  []byte // frames to be written before runs
 	ready    []*pipeline
+	writing  bool // somebody owns out: the write goroutine, or whoever writes at once
 	calls    map[uint64]*call
 	sent     map[uint32]*fifo[*run] // unanswered runs by handle, oldest first
 	unacked  int                    // runs in sent
@@ -114,6 +116,7 @@ func connect(ctx context.Context, cfg *config, addr string, in *inbox) (*conn, e
 		c.cut.bounds.Control = uint64(c.hello.MaxControl)
 	}
 	c.out.start(nc)
+	_, c.tcp = nc.(*net.TCPConn)
 	c.wg.Add(3)
 	go c.read()
 	go c.write()

@@ -15,7 +15,7 @@ const (
 
 // outbox gathers what one write sends. Large frames are written from where they lie.
 //
-// Ownership: the write goroutine of a connection. What was added must stay unchanged until
+// Ownership: whoever owns the writing of a connection. What was added must stay unchanged until
 // flush returns.
 type outbox struct {
 	nc      net.Conn
@@ -81,12 +81,49 @@ func (o *outbox) flush() error {
 	return err
 }
 
-// enqueue marks a pipeline as having something to send.
-func (c *conn) enqueue(l *pipeline) {
+// enqueue marks a pipeline as having something to send. When nothing is unanswered on the
+// connection its socket is empty and takes a run at once: with now, the caller writes it, which
+// saves the way over another goroutine.
+func (c *conn) enqueue(l *pipeline, now bool) {
 	c.mu.Lock()
 	c.ready = append(c.ready, l)
+	now = now && c.tcp && !c.writing && c.unacked == 0 && len(c.ready) == 1 && len(c.control) == 0 && c.err == nil
+	if now {
+		c.writing = true
+		c.wg.Add(1) // before err is set, so before anybody waits
+	}
 	c.mu.Unlock()
-	signal(c.wake)
+	if !now {
+		signal(c.wake)
+		return
+	}
+	defer c.wg.Done()
+	_, err := c.writeReady()
+	c.disown(err)
+}
+
+// own takes the outbox; false when somebody has it, who will wake the write goroutine again.
+func (c *conn) own() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.writing {
+		return false
+	}
+	c.writing = true
+	return true
+}
+
+// disown gives the outbox up and sees to it that what came meanwhile is written.
+func (c *conn) disown(err error) {
+	c.mu.Lock()
+	c.writing = false
+	more := len(c.ready)+len(c.control) > 0
+	c.mu.Unlock()
+	if err != nil {
+		c.fail(err)
+	} else if more {
+		signal(c.wake)
+	}
 }
 
 // write sends whatever is there whenever it was woken, until the connection ends. While one
@@ -99,15 +136,16 @@ func (c *conn) write() {
 		case <-c.gone:
 			return
 		}
-		for {
-			more, err := c.writeReady()
-			if err != nil {
-				c.fail(err)
-				return
-			}
-			if !more {
-				break
-			}
+		if !c.own() {
+			continue
+		}
+		more, err := true, error(nil)
+		for more && err == nil {
+			more, err = c.writeReady()
+		}
+		c.disown(err)
+		if err != nil {
+			return
 		}
 	}
 }
@@ -130,7 +168,7 @@ func (c *conn) writeReady() (bool, error) {
 	for _, l := range o.ready {
 		r, more := l.take(c, draining)
 		if more { // next round, so that control frames and other pipelines have their turn
-			c.enqueue(l)
+			c.enqueue(l, false)
 		}
 		if r == nil {
 			continue

@@ -129,8 +129,9 @@ func (l *pipeline) append(m *Message, e entry, bytes int, epoch uint32) error {
 	return nil
 }
 
-// addBatch takes over a sealed frame; the caller gets the memory of another in exchange.
-func (l *pipeline) addBatch(from *Batch, sealed protocol.Frame, fn func(Ack, error), bytes int) error {
+// addBatch takes over a sealed frame; the caller gets the memory of another in exchange. e is
+// told about all of its records at once.
+func (l *pipeline) addBatch(from *Batch, sealed protocol.Frame, e entry, bytes int) error {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
@@ -139,7 +140,10 @@ func (l *pipeline) addBatch(from *Batch, sealed protocol.Frame, fn func(Ack, err
 	l.complete()
 	b := l.begin(l.p.epoch.Load() & 1)
 	b.frame, from.frame = from.frame, b.frame
-	b.sealed, b.whole, b.asks, b.records, b.bytes = sealed, fn, fn != nil, b.frame.Len(), bytes
+	b.sealed, b.whole, b.asks, b.records, b.bytes = sealed, e.fn, e.fn != nil, b.frame.Len(), bytes
+	if e.w != nil {
+		b.entries, b.single = append(b.entries, e), true
+	}
 	l.queue.push(b)
 	l.queued += bytes
 	from.frame.Reset()
@@ -246,6 +250,7 @@ func (l *pipeline) leave() {
 		l.p.alarm.at(l.p.now() + idleAfter)
 	}
 	c, open := l.wake()
+	now := l.level != protocol.LevelNone // its answer tells whether the peer is stuck; else only the write goroutine waits for the socket
 	tell := len(l.done) > 0 && !l.telling
 	l.telling = l.telling || tell
 	freed := l.freed
@@ -256,7 +261,7 @@ func (l *pipeline) leave() {
 	case open:
 		l.askHandle(c)
 	case c != nil:
-		c.enqueue(l)
+		c.enqueue(l, now)
 	}
 	if tell {
 		l.p.teller.tell(l)
@@ -370,6 +375,9 @@ func (l *pipeline) resolve(b *batch, base uint64, level protocol.Level, err erro
 		} else if b.entries[i].fn != nil {
 			heard++
 		}
+	}
+	if b.single && heard > 0 {
+		heard = b.records
 	}
 	if err != nil && b.whole == nil {
 		b.unheard = b.records - heard

@@ -126,13 +126,18 @@ func (p *Producer) Send(ctx context.Context, m Message) (Ack, error) {
 		p.senders.Put(w)
 		return Ack{}, err
 	}
+	return p.await(ctx, w, m.Topic, max(m.Partition.n, 1)-1)
+}
+
+// await waits for the answer to what w was given with, or withdraws that when ctx ends first.
+func (p *Producer) await(ctx context.Context, w *waiter, topic string, partition uint32) (Ack, error) {
 	select {
 	case o := <-w.result:
 		p.senders.Put(w)
 		return o.ack, o.err
 	case <-ctx.Done():
 	}
-	t, err := p.topic(m.Topic)
+	t, err := p.topic(topic)
 	sent := err != nil || !t.withdraw(w)
 	select {
 	case o := <-w.result: // the answer came at the same time
@@ -140,7 +145,7 @@ func (p *Producer) Send(ctx context.Context, m Message) (Ack, error) {
 	default:
 	}
 	// w stays with the batch in flight, and is not used again.
-	return Ack{}, &DeliveryError{Topic: m.Topic, Partition: max(m.Partition.n, 1) - 1, Sent: sent, Reason: ctx.Err()}
+	return Ack{}, &DeliveryError{Topic: topic, Partition: partition, Sent: sent, Reason: ctx.Err()}
 }
 
 // AsyncBatch gives a whole batch for one partition: one call, one callback and no work per
@@ -151,6 +156,28 @@ func (p *Producer) Send(ctx context.Context, m Message) (Ack, error) {
 // Errors: those of Async; BadRequest for an empty batch. Messages larger than the topic takes
 // are refused by the broker, with all of the batch.
 func (p *Producer) AsyncBatch(topic string, partition uint32, b *Batch, done func(Ack, error)) error {
+	return p.giveBatch(context.Background(), p.cfg.timeout, topic, partition, b, entry{fn: done})
+}
+
+// SendBatch gives a whole batch for one partition to the producer and waits until it is
+// acknowledged. The Ack has the offset of its first record.
+//
+// Ownership: as for AsyncBatch. Errors: those of AsyncBatch, then b is unchanged; those of Send.
+// A batch that ctx withdrew is gone, too.
+func (p *Producer) SendBatch(ctx context.Context, topic string, partition uint32, b *Batch) (Ack, error) {
+	if err := ctx.Err(); err != nil {
+		return Ack{}, err
+	}
+	w := p.senders.Get().(*waiter)
+	if err := p.giveBatch(ctx, 0, topic, partition, b, entry{w: w}); err != nil {
+		p.senders.Put(w)
+		return Ack{}, err
+	}
+	return p.await(ctx, w, topic, partition)
+}
+
+// giveBatch checks, pays for and routes a batch, waiting as give says.
+func (p *Producer) giveBatch(ctx context.Context, limit time.Duration, topic string, partition uint32, b *Batch, e entry) error {
 	n := b.Len()
 	if n == 0 {
 		return &protocol.Error{Code: protocol.BadRequest, Detail: "empty batch"}
@@ -163,12 +190,12 @@ func (p *Producer) AsyncBatch(topic string, partition uint32, b *Batch, done fun
 		return err
 	}
 	bytes := b.Size()
-	if err := p.reserve(context.Background(), p.cfg.timeout, n, bytes); err != nil {
+	if err := p.reserve(ctx, limit, n, bytes); err != nil {
 		return err
 	}
 	err = ErrClosed
 	if l := t.line(partition); l != nil {
-		err = l.addBatch(b, b.frame.Seal(), done, bytes)
+		err = l.addBatch(b, b.frame.Seal(), e, bytes)
 	}
 	if err != nil {
 		p.release(n, bytes)

@@ -192,7 +192,7 @@ func (l *pipeline) abandon(b *batch, reason error) {
 	if b.gone {
 		return
 	}
-	told := &batch{entries: b.entries, whole: b.whole, asks: b.asks, records: b.records, bytes: b.bytes, epoch: b.epoch, unknown: true, aborted: b.aborted}
+	told := &batch{entries: b.entries, whole: b.whole, asks: b.asks, single: b.single, records: b.records, bytes: b.bytes, epoch: b.epoch, unknown: true, aborted: b.aborted}
 	b.gone, b.entries, b.whole, b.asks = true, nil, nil, false
 	l.resolve(told, 0, protocol.LevelNone, l.undelivered(told, reason))
 }
@@ -262,8 +262,9 @@ func (l *pipeline) withdrawFrom(b *batch, w *waiter) bool {
 		if b.entries[i].w != w {
 			continue
 		}
-		bytes := b.bytes
-		if b.records == 1 {
+		bytes, n := b.bytes, 1
+		if b.records == 1 || b.single {
+			n = b.records
 			b.entries, b.records = b.entries[:0], 0
 			l.freed.add(0, 0, b.epoch)
 			l.recycle(b)
@@ -275,7 +276,7 @@ func (l *pipeline) withdrawFrom(b *batch, w *waiter) bool {
 			bytes -= b.bytes
 		}
 		l.queued -= bytes
-		l.freed.records++
+		l.freed.records += n
 		l.freed.bytes += bytes
 		return true
 	}
