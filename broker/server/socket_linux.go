@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"io"
 	"net"
 
@@ -21,7 +22,24 @@ func (c *conn) initSocket(nc net.Conn) {
 		return // a closed connection; the first read says so
 	}
 	s.raw = raw
+	if peer, ok := tcp.RemoteAddr().(*net.TCPAddr); ok && peer.IP.IsLoopback() {
+		c.calmCongestion()
+	}
 	s.readFunc, s.moreFunc, s.fileFunc = c.tryRead, c.tryMore, c.trySendfile
+}
+
+// calmCongestion takes the plainest congestion control for a peer on this machine. Hosts whose
+// default paces (bbr) arm a timer for every burst, which on loopback, where nothing is
+// congested, costs as much as the copying (measured: catch-up 26 to 35 ms of broker CPU per
+// million messages, 16 to 26 without).
+func (c *conn) calmCongestion() {
+	var failed error
+	err := c.sock.raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, "reno")
+	})
+	if err = errors.Join(err, failed); err != nil {
+		c.log().Debug("congestion control stays the host's", "error", err)
+	}
 }
 
 // read reads once into the input's free space; on TCP the input has no buffer while it waits.
