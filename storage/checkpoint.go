@@ -134,7 +134,7 @@ func (l *Log) Controls(from uint64, f func(protocol.Frame) error) error {
 // controls reads the control blocks of one segment.
 func (s *segment) controls(from uint64, limit int64, f func(protocol.Frame) error) error {
 	sc := newScan(s.file, limit, s.base, s.firstIndex)
-	_, first, err := s.index.floor(byIndex, from)
+	_, first, err := s.floor(byIndex, from)
 	if err != nil {
 		return err
 	}

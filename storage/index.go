@@ -42,6 +42,9 @@ type entry struct {
 // errIndex means that index bytes do not make sense; the index is rebuilt from the log.
 var errIndex = errors.New("index does not agree with the log")
 
+// errFault means that a mapped page cannot be accessed.
+var errFault = errors.New("mapped page cannot be accessed")
+
 // index is the mapped index of one segment.
 //
 // Ownership: add and setFlags belong to the log's append lock; lookups run anywhere while the
@@ -343,7 +346,7 @@ func recoverFault(err *error) {
 		return
 	}
 	if f, ok := r.(interface{ Addr() uintptr }); ok {
-		*err = fmt.Errorf("%w: mapped page at %#x cannot be accessed", errIndex, f.Addr())
+		*err = fmt.Errorf("%w: %#x", errFault, f.Addr())
 		return
 	}
 	panic(r)

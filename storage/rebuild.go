@@ -161,8 +161,20 @@ func checkIndexAgainst(f vfs.File, x *index, size int64) error {
 	return h.err
 }
 
-// reindex replaces an index whose mapped pages cannot be accessed by one in memory. Readers
-// that are inside the old one get an error and come here too.
+// floor is index.floor for readers, who do not hold the append lock: an index whose pages
+// cannot be accessed any more is replaced and asked again.
+func (s *segment) floor(c column, v uint64) (entry, int, error) {
+	e, at, err := s.index.floor(c, v)
+	if !errors.Is(err, errFault) {
+		return e, at, err
+	}
+	if err := s.log.reindex(s, err); err != nil {
+		return entry{}, 0, err
+	}
+	return s.index.floor(c, v)
+}
+
+// reindex replaces an index whose mapped pages cannot be accessed by one in memory.
 func (l *Log) reindex(s *segment, why error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

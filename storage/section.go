@@ -90,7 +90,7 @@ func (l *Log) seekIn(seg *segment, offset uint64, end mark) (Cursor, error) {
 		return Cursor{}, err
 	}
 	defer seg.release()
-	e, at, err := seg.index.floor(byOffset, offset)
+	e, at, err := seg.floor(byOffset, offset)
 	if err != nil {
 		return Cursor{}, err
 	}
@@ -152,7 +152,7 @@ func (l *Log) seekTime(ts uint64) (uint64, error) {
 	if ts > 0 {
 		var at int
 		var err error
-		if e, at, err = seg.index.floor(byTime, ts-1); err != nil || at < 0 {
+		if e, at, err = seg.floor(byTime, ts-1); err != nil || at < 0 {
 			return max(seg.base, l.Start()), err
 		}
 	}
@@ -274,9 +274,9 @@ func (l *Log) cut(c *Cursor, end mark, here int64, stop uint64, limit int64) (Se
 // fits, found by hopping over headers, and one frame at least.
 func (s *segment) boundary(c *Cursor, here int64, endOffset, stop uint64, limit int64) (int64, uint64, error) {
 	want := min(here, c.pos+max(limit, 1))
-	e, at, err := s.index.floor(byPos, uint64(want))
+	e, at, err := s.floor(byPos, uint64(want))
 	if err == nil && at >= 0 && endOffset > stop && e.offset > stop {
-		e, at, err = s.index.floor(byOffset, stop)
+		e, at, err = s.floor(byOffset, stop)
 	}
 	if err != nil {
 		return 0, 0, err
