@@ -27,13 +27,8 @@ func main() {
 	context.AfterFunc(ctx, stop)
 	code := run(ctx, commands, os.Args[1:], world{
 		env: os.Environ(), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
-		terminal: isTerminal(os.Stderr), now: time.Now,
+		terminal: isScreen(os.Stderr), now: time.Now,
 	})
 	stop()
 	os.Exit(int(code))
-}
-
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
