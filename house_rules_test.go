@@ -73,6 +73,10 @@ var rooms = map[string]room{
 	"broker/brokertest": {floor: floorTop},
 	"broker/simtest":    {floor: floorTop},
 	"cmd":               {floor: floorTop},
+
+	"cmd/millrace/cli":     {floor: floorSide, only: []string{"protocol", "broker/config"}},
+	"cmd/millrace/record":  {floor: floorSide, only: []string{"cmd/millrace/cli", "protocol"}},
+	"cmd/millrace/inspect": {floor: floorSide, only: []string{"cmd/millrace/cli", "cmd/millrace/record", "storage", "storage/vfs", "protocol"}},
 }
 
 // roomOf returns the longest entry of rooms that covers dir; "" if none does.

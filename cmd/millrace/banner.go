@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace-mq/millrace/broker"
 	"github.com/millrace-mq/millrace/broker/config"
+	"github.com/millrace-mq/millrace/cmd/millrace/cli"
 	"github.com/millrace-mq/millrace/protocol"
 )
 
@@ -26,10 +27,10 @@ type summary struct {
 }
 
 // tell prints the summary for people, or logs it in one line.
-func (s *summary) tell(c *call, log *slog.Logger, took time.Duration) error {
+func (s *summary) tell(c *cli.Call, log *slog.Logger, took time.Duration) error {
 	warnings := s.warnings()
 	if s.options.banner {
-		_, err := io.WriteString(c.stderr, s.banner(warnings, took))
+		_, err := io.WriteString(c.Stderr, s.banner(warnings, took))
 		return err
 	}
 	for _, w := range warnings {
@@ -64,10 +65,10 @@ func (s *summary) banner(warnings []string, took time.Duration) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "millrace %s\n", s.build)
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "  %-10s %s\n", name, printable(fmt.Sprintf(format, args...)))
+		fmt.Fprintf(&b, "  %-10s %s\n", name, cli.Printable(fmt.Sprintf(format, args...)))
 	}
 	topics, partitions := s.counts()
-	line("data", "%s", strings.Join(s.dataFacts(plural(topics, "topic"), plural(partitions, "partition")), ", "))
+	line("data", "%s", strings.Join(s.dataFacts(cli.Plural(topics, "topic"), cli.Plural(partitions, "partition")), ", "))
 	notes := s.recovery.end()
 	switch {
 	case len(notes) > 0:
@@ -87,7 +88,7 @@ func (s *summary) banner(warnings []string, took time.Duration) string {
 	}
 	line("durability", "%s: %s", s.config.Durability, durabilityText[s.config.Durability])
 	line("clients", "%s  plaintext, no authentication", s.addr)
-	line("limits", "open files %d, GOMAXPROCS %d, memory limit %s", s.host.openFiles, runtime.GOMAXPROCS(0), humanSize(s.host.memoryLimit))
+	line("limits", "open files %d, GOMAXPROCS %d, memory limit %s", s.host.openFiles, runtime.GOMAXPROCS(0), cli.HumanSize(s.host.memoryLimit))
 	for _, w := range warnings {
 		line("warning", "%s", w)
 	}
@@ -108,7 +109,7 @@ func (s *summary) dataFacts(more ...string) []string {
 		facts = append(facts, s.host.fileSystem)
 	}
 	if s.host.spaceErr == nil {
-		facts = append(facts, humanSize(int64(s.host.free))+" free")
+		facts = append(facts, cli.HumanSize(int64(s.host.free))+" free")
 	}
 	return append(facts, more...)
 }
@@ -116,7 +117,7 @@ func (s *summary) dataFacts(more ...string) []string {
 // nextSteps are commands to try.
 func (s *summary) nextSteps() string {
 	addr := ""
-	if s.addr != defaultAddr {
+	if s.addr != cli.DefaultAddr {
 		addr = " -a " + s.addr
 	}
 	return fmt.Sprintf("\nIn another terminal:\n"+
@@ -145,7 +146,7 @@ func (s *summary) warnings() []string {
 	case h.spaceErr != nil:
 		list = append(list, fmt.Sprintf("the free space is not known: %v", h.spaceErr))
 	case h.free < h.total/10:
-		list = append(list, fmt.Sprintf("the disk has %s free of %s", humanSize(int64(h.free)), humanSize(int64(h.total))))
+		list = append(list, fmt.Sprintf("the disk has %s free of %s", cli.HumanSize(int64(h.free)), cli.HumanSize(int64(h.total))))
 	}
 	if host, _, err := net.SplitHostPort(s.addr); err == nil && !net.ParseIP(host).IsLoopback() {
 		list = append(list, "clients of other machines can connect, in plain text and without authentication")

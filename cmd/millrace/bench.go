@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace-mq/millrace/bench"
+	"github.com/millrace-mq/millrace/cmd/millrace/cli"
 	"github.com/millrace-mq/millrace/protocol"
 )
 
@@ -33,9 +34,9 @@ type benchFlags struct {
 
 // register declares the flags; the shape as it is holds the defaults.
 func (f *benchFlags) register(fs *flag.FlagSet) {
-	countVar(fs, &f.messages, "messages", int64(f.shape.Messages), "`N` messages: 1000, 1M")
-	alias(fs, "n", "messages")
-	sizeVar(fs, &f.size, "size", 100, "`SIZE` of a message: 100, 1KiB")
+	cli.CountVar(fs, &f.messages, "messages", int64(f.shape.Messages), "`N` messages: 1000, 1M")
+	cli.Alias(fs, "n", "messages")
+	cli.SizeVar(fs, &f.size, "size", 100, "`SIZE` of a message: 100, 1KiB")
 	fs.IntVar(&f.shape.Clients, "clients", f.shape.Clients, "`N` producers or consumers")
 	fs.Uint64Var(&f.shape.Seed, "seed", 1, "`SEED` of the payloads")
 	f.registerRun(fs)
@@ -47,10 +48,10 @@ func (f *benchFlags) registerLoad(fs *flag.FlagSet) {
 	fs.IntVar(&f.shape.Batch, "batch", f.shape.Batch, "`N` messages in a frame; 1 = each alone")
 	fs.IntVar(&f.shape.Window, "window", 0, "`N` batches a client may have unanswered; 0 = as many as hold 1 MiB, at least 64")
 	fs.BoolVar(&f.shape.Lockstep, "lockstep", false, "send the next batch after the answer to the last")
-	durationVar(fs, &f.shape.Linger, "linger", 0, "wait for company before sending, `DURATION`")
-	f.level = choiceVar(fs, "durable", "durable", "`LEVEL` of the topic and of acknowledgements: durable, written, none or quorum", "written", "none", "quorum")
+	cli.DurationVar(fs, &f.shape.Linger, "linger", 0, "wait for company before sending, `DURATION`")
+	f.level = cli.ChoiceVar(fs, "durable", "durable", "`LEVEL` of the topic and of acknowledgements: durable, written, none or quorum", "written", "none", "quorum")
 	fs.IntVar(&f.shape.Partitions, "partitions", 1, "`N` partitions of the topic")
-	countVar(fs, &f.rate, "rate", int64(f.shape.Rate), "`N` messages per second of all clients together; 0 = as fast as they are acknowledged")
+	cli.CountVar(fs, &f.rate, "rate", int64(f.shape.Rate), "`N` messages per second of all clients together; 0 = as fast as they are acknowledged")
 	fs.StringVar(&f.shape.Topic, "topic", "", "`TOPIC` to use, made if it is missing; without, one of its own that is deleted at the end")
 	fs.BoolVar(&f.shape.Keep, "keep", false, "do not delete the topic")
 }
@@ -58,7 +59,7 @@ func (f *benchFlags) registerLoad(fs *flag.FlagSet) {
 // registerRun declares what every scenario takes.
 func (f *benchFlags) registerRun(fs *flag.FlagSet) {
 	fs.IntVar(&f.repeat, "repeat", 1, "`N` measured runs; figures are those of the one in the middle, with the range of all")
-	f.warmUp = choiceVar(fs, "warm-up", "auto", "`MODE`: one run before that does not count; auto = with --repeat above 1, on or off", "on", "off")
+	f.warmUp = cli.ChoiceVar(fs, "warm-up", "auto", "`MODE`: one run before that does not count; auto = with --repeat above 1, on or off", "on", "off")
 	fs.BoolVar(&f.verify, "verify", false, "fail when a message was lost, doubled, reordered or altered")
 	fs.StringVar(&f.json, "json", "", "write the report as one JSON object to `FILE`")
 	fs.StringVar(&f.receipts, "receipts", "", "append the result with its evidence to `FILE`, one JSON object a line")
@@ -79,15 +80,15 @@ func (f *benchFlags) complete() error {
 	if f.level != nil {
 		level, ok := protocol.ParseLevel(*f.level)
 		if !ok {
-			return usagef("--durable %s is no level", *f.level)
+			return cli.Usagef("--durable %s is no level", *f.level)
 		}
 		s.Level = level
 	}
 	if f.repeat < 1 || f.repeat > 1000 {
-		return usagef("--repeat %d: want 1 to 1000", f.repeat)
+		return cli.Usagef("--repeat %d: want 1 to 1000", f.repeat)
 	}
 	if err := s.Validate(); err != nil {
-		return usagef("bench: %w", err)
+		return cli.Usagef("bench: %w", err)
 	}
 	return nil
 }
@@ -102,11 +103,11 @@ type benchTarget struct {
 	dir   string               // of its data; "" = unknown
 }
 
-// benchTarget connects the scenario's progress and starts the broker of --self.
-func (c *call) benchTarget(ctx context.Context, f *benchFlags) (*benchTarget, error) {
-	t := &benchTarget{Bench: &bench.Bench{Addr: c.addr, Progress: func(phase string, total uint64) (func(uint64), func()) {
-		p := c.startProgress(phase, "messages", int64(total))
-		return func(n uint64) { p.add(int64(n)) }, p.finish
+// newBenchTarget connects the scenario's progress and starts the broker of --self.
+func newBenchTarget(ctx context.Context, c *cli.Call, f *benchFlags) (*benchTarget, error) {
+	t := &benchTarget{Bench: &bench.Bench{Addr: c.Addr, Progress: func(phase string, total uint64) (func(uint64), func()) {
+		p := c.StartProgress(phase, "messages", int64(total))
+		return func(n uint64) { p.Add(int64(n)) }, p.Finish
 	}}}
 	if !f.self {
 		return t, nil
@@ -142,16 +143,16 @@ func (t *benchTarget) stop() error {
 }
 
 // runBench measures a scenario as often as the flags say and reports it.
-func (c *call) runBench(ctx context.Context, scenario string, f *benchFlags, measure func(ctx context.Context, b *bench.Bench) (*bench.Run, error)) (err error) {
+func runBench(ctx context.Context, c *cli.Call, scenario string, f *benchFlags, measure func(ctx context.Context, b *bench.Bench) (*bench.Run, error)) (err error) {
 	if err := f.complete(); err != nil {
 		return err
 	}
-	t, err := c.benchTarget(ctx, f)
+	t, err := newBenchTarget(ctx, c, f)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.stop()) }()
-	began := c.now()
+	began := c.Now()
 	runs, cut := bench.Repeat(ctx, f.repeat, f.warms(), func(ctx context.Context) (*bench.Run, error) { return measure(ctx, t.Bench) })
 	if cut != nil && t.child != nil {
 		cut = fmt.Errorf("%w; the end of the broker's log: %s", cut, t.child.LogTail())
@@ -159,24 +160,24 @@ func (c *call) runBench(ctx context.Context, scenario string, f *benchFlags, mea
 	if len(runs) == 0 {
 		return cut
 	}
-	report, err := c.reportBench(ctx, scenario, f, t, runs, began, cut)
+	report, err := reportBench(ctx, c, scenario, f, t, runs, began, cut)
 	if err != nil {
 		return errors.Join(cut, err)
 	}
 	switch {
 	case cut != nil:
-		return withCode(exitRuntime, fmt.Errorf("bench %s was cut short after %s acked: %w", scenario, plural(int(report.Acked), "message"), cut))
+		return cli.WithCode(cli.ExitRuntime, fmt.Errorf("bench %s was cut short after %s acked: %w", scenario, cli.Plural(int(report.Acked), "message"), cut))
 	case !report.Verify.OK() && f.verify:
-		return withCode(exitRuntime, fmt.Errorf("%w: %s", bench.ErrFlawed, report.Verify))
+		return cli.WithCode(cli.ExitRuntime, fmt.Errorf("%w: %s", bench.ErrFlawed, report.Verify))
 	case !report.Verify.OK():
-		c.notice("warning: %s", report.Verify)
+		c.Notice("warning: %s", report.Verify)
 	}
 	return nil
 }
 
 // reportBench writes and prints what was measured.
-func (c *call) reportBench(ctx context.Context, scenario string, f *benchFlags, t *benchTarget, runs []*bench.Run, began time.Time, cut error) (*bench.Report, error) {
-	evidence, err := c.benchEvidence(ctx, f, t, began)
+func reportBench(ctx context.Context, c *cli.Call, scenario string, f *benchFlags, t *benchTarget, runs []*bench.Run, began time.Time, cut error) (*bench.Report, error) {
+	evidence, err := benchEvidence(ctx, c, f, t, began)
 	if err != nil {
 		return nil, err
 	}
@@ -194,18 +195,18 @@ func (c *call) reportBench(ctx context.Context, scenario string, f *benchFlags, 
 	if f.receipts != "" {
 		err = errors.Join(err, bench.AppendReceipt(f.receipts, &report.Result))
 	}
-	return report, errors.Join(err, c.printBench(report))
+	return report, errors.Join(err, printBench(c, report))
 }
 
 // printBench prints a report in the form that -o asks for.
-func (c *call) printBench(report interface{ Text(io.Writer) error }) error {
+func printBench(c *cli.Call, report interface{ Text(io.Writer) error }) error {
 	var text error
-	err := c.object(report, func(w io.Writer) { text = report.Text(w) })
+	err := c.Object(report, func(w io.Writer) { text = report.Text(w) })
 	return errors.Join(err, text)
 }
 
 // benchEvidence describes build, machine and disk.
-func (c *call) benchEvidence(ctx context.Context, f *benchFlags, t *benchTarget, began time.Time) (bench.Evidence, error) {
+func benchEvidence(ctx context.Context, c *cli.Call, f *benchFlags, t *benchTarget, began time.Time) (bench.Evidence, error) {
 	evidence, err := newEvidence(f.shape.Seed, t.dir, began)
 	if err != nil || !f.ceiling {
 		return evidence, err

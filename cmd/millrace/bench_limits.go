@@ -10,25 +10,26 @@ import (
 	"time"
 
 	"github.com/millrace-mq/millrace/bench"
+	"github.com/millrace-mq/millrace/cmd/millrace/cli"
 )
 
-var benchCeilingCommand = command{
-	name:    "bench ceiling",
-	args:    "[DIR]",
-	maxArgs: 1,
-	summary: "Measure this machine's own limits",
-	help: "Loopback TCP, writes, syncs and sendfile of the disk that holds DIR (default: the current directory), and hashing. " +
+var benchCeilingCommand = cli.Command{
+	Name:    "bench ceiling",
+	Args:    "[DIR]",
+	MaxArgs: 1,
+	Summary: "Measure this machine's own limits",
+	Help: "Loopback TCP, writes, syncs and sendfile of the disk that holds DIR (default: the current directory), and hashing. " +
 		"No broker on this machine can be better than these. Needs 336 MiB of disk for a moment.",
-	setup: func(fs *flag.FlagSet) runFunc {
+	Setup: func(fs *flag.FlagSet) cli.RunFunc {
 		var budget time.Duration
-		durationVar(fs, &budget, "budget", bench.DefaultCeilingBudget, "`DURATION` in total")
+		cli.DurationVar(fs, &budget, "budget", bench.DefaultCeilingBudget, "`DURATION` in total")
 		file := fs.String("json", "", "write the receipt as one JSON object to `FILE`")
-		return func(ctx context.Context, c *call) error {
+		return func(ctx context.Context, c *cli.Call) error {
 			dir := "."
-			if len(c.args) > 0 {
-				dir = c.args[0]
+			if len(c.Args) > 0 {
+				dir = c.Args[0]
 			}
-			evidence, err := newEvidence(0, dir, c.now())
+			evidence, err := newEvidence(0, dir, c.Now())
 			if err != nil {
 				return err
 			}
@@ -41,12 +42,12 @@ var benchCeilingCommand = command{
 					return err
 				}
 			}
-			out := c.rows("name", "min", "median", "max", "unit", "what")
+			out := c.Rows("name", "min", "median", "max", "unit", "what")
 			for i := range evidence.Ceiling {
 				m := &evidence.Ceiling[i]
-				out.add(m.Name, ceilingFigure{m, m.Min}, ceilingFigure{m, m.Median}, ceilingFigure{m, m.Max}, m.Unit, m.What)
+				out.Add(m.Name, ceilingFigure{m, m.Min}, ceilingFigure{m, m.Median}, ceilingFigure{m, m.Max}, m.Unit, m.What)
 			}
-			return out.flush()
+			return out.Flush()
 		}
 	},
 }
@@ -57,21 +58,21 @@ type ceilingFigure struct {
 	value float64
 }
 
-func (f ceilingFigure) text() string { return f.of.Text(f.value) }
+func (f ceilingFigure) Text() string { return f.of.Text(f.value) }
 
 // MarshalJSON returns the plain number.
 func (f ceilingFigure) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, "%g", f.value), nil }
 
-var benchRatioCommand = command{
-	name:    "bench ratio",
-	summary: "Compare with the per-frame method in the same run",
-	help: "Runs the broker and a minimal one that allocates, copies, writes and answers frame by frame in turns over the same machine and disk, and reports " +
+var benchRatioCommand = cli.Command{
+	Name:    "bench ratio",
+	Summary: "Compare with the per-frame method in the same run",
+	Help: "Runs the broker and a minimal one that allocates, copies, writes and answers frame by frame in turns over the same machine and disk, and reports " +
 		"how many times better the broker is. Starts both with --self; else the broker at --addr is compared.",
-	setup: func(fs *flag.FlagSet) runFunc {
+	Setup: func(fs *flag.FlagSet) cli.RunFunc {
 		f := &benchFlags{shape: bench.Shape{Messages: 1_000_000, Clients: 10, Batch: 100}}
-		countVar(fs, &f.messages, "messages", int64(f.shape.Messages), "`N` messages of each comparison: 1000, 1M")
-		alias(fs, "n", "messages")
-		sizeVar(fs, &f.size, "size", 100, "`SIZE` of a message: 100, 1KiB")
+		cli.CountVar(fs, &f.messages, "messages", int64(f.shape.Messages), "`N` messages of each comparison: 1000, 1M")
+		cli.Alias(fs, "n", "messages")
+		cli.SizeVar(fs, &f.size, "size", 100, "`SIZE` of a message: 100, 1KiB")
 		fs.IntVar(&f.shape.Clients, "clients", f.shape.Clients, "`N` producers, at most 63")
 		fs.IntVar(&f.shape.Batch, "batch", f.shape.Batch, "`N` messages in a frame")
 		fs.BoolVar(&f.shape.Lockstep, "lockstep", false, "send the next batch after the answer to the last")
@@ -79,11 +80,11 @@ var benchRatioCommand = command{
 		fs.IntVar(&f.repeat, "repeat", 3, "`N` measured repeats; one more comes before")
 		fs.StringVar(&f.json, "json", "", "write the report as one JSON object to `FILE`")
 		f.registerSelf(fs)
-		return func(ctx context.Context, c *call) error { return c.benchRatio(ctx, f) }
+		return func(ctx context.Context, c *cli.Call) error { return benchRatio(ctx, c, f) }
 	},
 }
 
-func (c *call) benchRatio(ctx context.Context, f *benchFlags) (err error) {
+func benchRatio(ctx context.Context, c *cli.Call, f *benchFlags) (err error) {
 	if err := f.complete(); err != nil {
 		return err
 	}
@@ -91,12 +92,12 @@ func (c *call) benchRatio(ctx context.Context, f *benchFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	t, err := c.benchTarget(ctx, f)
+	t, err := newBenchTarget(ctx, c, f)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.stop()) }()
-	began := c.now()
+	began := c.Now()
 	ratios, err := t.Ratios(ctx, f.shape, f.repeat, f.selfDir, func(dir string) []string {
 		return []string{program, "bench", "per-frame-broker", dir}
 	})
@@ -115,5 +116,5 @@ func (c *call) benchRatio(ctx context.Context, f *benchFlags) (err error) {
 			return err
 		}
 	}
-	return c.printBench(report)
+	return printBench(c, report)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millrace-mq/millrace/bench"
+	"github.com/millrace-mq/millrace/cmd/millrace/cli"
 )
 
 // programVariable makes the test binary millrace itself, as the child processes of
@@ -37,7 +38,7 @@ func runBenchLine(t *testing.T, args ...string) outcome {
 	dir := t.TempDir()
 	args = append(args, "--self-dir", dir)
 	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), commands, args, world{env: os.Environ(), stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr, now: time.Now})
+	code := cli.Run(t.Context(), commands, args, cli.World{Env: os.Environ(), Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Now: time.Now})
 	left, err := filepath.Glob(filepath.Join(dir, "*"))
 	require.NoError(t, err)
 	require.Empty(t, left, "the broker's directory is removed")
@@ -47,7 +48,7 @@ func runBenchLine(t *testing.T, args ...string) outcome {
 func TestBenchE2EWritesTheObjectScriptsRelyOn(t *testing.T) {
 	file, receipts := filepath.Join(t.TempDir(), "e2e.json"), filepath.Join(t.TempDir(), "receipts")
 	got := runBenchLine(t, "bench", "e2e", "-n", "2k", "--clients", "3", "--batch", "50", "--verify", "--self", "--seed", "5", "--json", file, "--receipts", receipts, "-q")
-	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Equal(t, cli.ExitOK, got.code, got.stderr)
 	require.Contains(t, got.stdout, "verify     0 lost, 0 doubled, 0 reordered, 0 altered\n")
 	require.Empty(t, got.stderr)
 	text, err := os.ReadFile(file)
@@ -85,7 +86,7 @@ func TestBenchRunsEachScenario(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := runBenchLine(t, append([]string{"bench", "--self", "-q"}, strings.Fields(c.args)...)...)
-			require.Equal(t, exitOK, got.code, got.stderr)
+			require.Equal(t, cli.ExitOK, got.code, got.stderr)
 			require.Contains(t, got.stdout, c.want)
 		})
 	}
@@ -103,10 +104,10 @@ func TestBenchOfADyingBrokerReportsWhatWasAcked(t *testing.T) {
 		return strings.Contains(all, `"done":`) && !strings.HasSuffix(all[:strings.LastIndex(all, `"total"`)], `"done":0,`)
 	}, then: func() { killed <- broker.Kill() }}
 	var stdout bytes.Buffer
-	code := run(context.Background(), commands, []string{"bench", "produce", "-n", "1G", "--addr", broker.Addr(), "--topic", "t", "--json", file, "--progress", "json"},
-		world{env: os.Environ(), stdin: strings.NewReader(""), stdout: &stdout, stderr: stderr, now: time.Now})
+	code := cli.Run(context.Background(), commands, []string{"bench", "produce", "-n", "1G", "--addr", broker.Addr(), "--topic", "t", "--json", file, "--progress", "json"},
+		cli.World{Env: os.Environ(), Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: stderr, Now: time.Now})
 	require.NoError(t, <-killed)
-	require.Equal(t, exitRuntime, code)
+	require.Equal(t, cli.ExitRuntime, code)
 	require.Contains(t, stdout.String(), "cut short")
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -154,9 +155,9 @@ func TestBenchEndsWithItsSignal(t *testing.T) {
 	defer cancel()
 	stderr := &watchedBuffer{onWrite: func(all string) bool { return strings.Contains(all, `"label":"produce"`) }, then: cancel}
 	var stdout bytes.Buffer
-	code := run(ctx, commands, []string{"bench", "produce", "-n", "1G", "--addr", broker.Addr(), "--progress", "json", "-o", "json"},
-		world{env: os.Environ(), stdin: strings.NewReader(""), stdout: &stdout, stderr: stderr, now: time.Now})
-	require.Equal(t, exitRuntime, code)
+	code := cli.Run(ctx, commands, []string{"bench", "produce", "-n", "1G", "--addr", broker.Addr(), "--progress", "json", "-o", "json"},
+		cli.World{Env: os.Environ(), Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: stderr, Now: time.Now})
+	require.Equal(t, cli.ExitRuntime, code)
 	var report bench.Report
 	require.NoError(t, json.Unmarshal(stdout.Bytes(), &report))
 	require.Contains(t, report.Error, "canceled")
@@ -174,16 +175,16 @@ func TestBenchRefusesWhatItCannotRun(t *testing.T) {
 	} {
 		got := runLine(commands, nil, append([]string{"bench"}, strings.Fields(args)...)...)
 		require.Contains(t, got.stderr, want, args)
-		require.NotEqual(t, exitOK, got.code)
+		require.NotEqual(t, cli.ExitOK, got.code)
 	}
 	got := runLine(commands, nil, "bench", "produce", "--addr", "127.0.0.1:1")
-	require.Equal(t, exitUnreachable, got.code, got.stderr)
+	require.Equal(t, cli.ExitUnreachable, got.code, got.stderr)
 }
 
 func TestBenchCeilingPrintsTheLimitsOfThisMachine(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ceiling.json")
 	got := runLine(commands, nil, "bench", "ceiling", t.TempDir(), "--budget", "1ms", "--json", file, "-o", "json")
-	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Equal(t, cli.ExitOK, got.code, got.stderr)
 	require.Contains(t, got.stdout, bench.CeilingSendfile)
 	all, err := bench.ReadReceipts(file)
 	require.NoError(t, err)

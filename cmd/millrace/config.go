@@ -9,17 +9,18 @@ import (
 	"strings"
 
 	"github.com/millrace-mq/millrace/broker/config"
+	"github.com/millrace-mq/millrace/cmd/millrace/cli"
 )
 
-var configShowCommand = command{
-	name:    "config show",
-	summary: "Print the configuration that a broker would start with",
-	help: "Reads the file, the environment and the flags as the broker does and prints every key. " +
+var configShowCommand = cli.Command{
+	Name:    "config show",
+	Summary: "Print the configuration that a broker would start with",
+	Help: "Reads the file, the environment and the flags as the broker does and prints every key. " +
 		"With anything wrong it prints every problem and ends with exit code 78.",
-	setup: func(fs *flag.FlagSet) runFunc {
+	Setup: func(fs *flag.FlagSet) cli.RunFunc {
 		origin := fs.Bool("origin", false, "print where each value comes from")
 		load := configFlags(fs)
-		return func(_ context.Context, c *call) error {
+		return func(_ context.Context, c *cli.Call) error {
 			cfg, err := load(c)
 			if err != nil {
 				return err
@@ -29,34 +30,34 @@ var configShowCommand = command{
 	},
 }
 
-func showConfig(c *call, cfg *config.Config, origin bool) error {
+func showConfig(c *cli.Call, cfg *config.Config, origin bool) error {
 	columns := []string{"key", "value"}
 	if origin {
 		columns = append(columns, "origin")
 	}
-	out := c.rows(columns...)
+	out := c.Rows(columns...)
 	for _, k := range config.Keys() {
 		values := []any{k.Name, cfg.Text(k.Name)}
 		if origin {
 			values = append(values, cfg.Origin(k.Name).String())
 		}
-		out.add(values...)
+		out.Add(values...)
 	}
-	return out.flush()
+	return out.Flush()
 }
 
-var configExplainCommand = command{
-	name:    "config explain",
-	args:    "KEY",
-	minArgs: 1, maxArgs: 1,
-	summary: "Explain a configuration key",
-	setup: func(*flag.FlagSet) runFunc {
-		return func(_ context.Context, c *call) error {
-			k, ok := config.Lookup(c.args[0])
+var configExplainCommand = cli.Command{
+	Name:    "config explain",
+	Args:    "KEY",
+	MinArgs: 1, MaxArgs: 1,
+	Summary: "Explain a configuration key",
+	Setup: func(*flag.FlagSet) cli.RunFunc {
+		return func(_ context.Context, c *cli.Call) error {
+			k, ok := config.Lookup(c.Args[0])
 			if !ok {
-				return withCode(exitNotFound, fmt.Errorf("unknown key %q%s", c.args[0], suggestion(c.args[0], keyNames(), "")))
+				return cli.WithCode(cli.ExitNotFound, fmt.Errorf("unknown key %q%s", c.Args[0], cli.Suggestion(c.Args[0], keyNames(), "")))
 			}
-			return c.object(explain(k), nil)
+			return c.Object(explain(k), nil)
 		}
 	},
 }
@@ -90,14 +91,14 @@ func keyNames() []string {
 	return names
 }
 
-var configInitCommand = command{
-	name:    "config init",
-	summary: "Print a commented configuration file with all defaults",
-	help:    "Write it where you want it: millrace config init > millrace.conf; then millrace server --config millrace.conf.",
-	setup: func(*flag.FlagSet) runFunc {
-		return func(_ context.Context, c *call) error {
+var configInitCommand = cli.Command{
+	Name:    "config init",
+	Summary: "Print a commented configuration file with all defaults",
+	Help:    "Write it where you want it: millrace config init > millrace.conf; then millrace server --config millrace.conf.",
+	Setup: func(*flag.FlagSet) cli.RunFunc {
+		return func(_ context.Context, c *cli.Call) error {
 			text := exampleConfig()
-			return c.object(map[string]string{"text": text}, func(w io.Writer) { fmt.Fprint(w, text) })
+			return c.Object(map[string]string{"text": text}, func(w io.Writer) { fmt.Fprint(w, text) })
 		}
 	},
 }
@@ -111,7 +112,7 @@ func exampleConfig() string {
 		"# The lines below are the defaults; remove the # of those that you change.\n")
 	for _, k := range config.Keys() {
 		b.WriteByte('\n')
-		for _, line := range wrap(k.Doc, 96) {
+		for _, line := range cli.Wrap(k.Doc, 96) {
 			b.WriteString("# " + line + "\n")
 		}
 		if bounds := k.Bounds(); bounds != "" {
@@ -138,11 +139,14 @@ func (s *settingFlag) Set(text string) error {
 // String returns the text that was given.
 func (s *settingFlag) String() string { return s.values[s.name] }
 
+// Argument is what help calls the value.
+func (s *settingFlag) Argument() string { return s.argument }
+
 // configFlags registers --config and a flag for every configuration key, and
 // returns what loads the configuration once the flags are read.
 //
 // Errors of the loader: exit code 78, with every problem of all sources.
-func configFlags(fs *flag.FlagSet) func(c *call) (*config.Config, error) {
+func configFlags(fs *flag.FlagSet) func(c *cli.Call) (*config.Config, error) {
 	file := fs.String("config", "", "configuration `FILE` (environment: MILLRACE_CONFIG)")
 	values := make(map[string]string)
 	for _, k := range config.Keys() {
@@ -153,21 +157,21 @@ func configFlags(fs *flag.FlagSet) func(c *call) (*config.Config, error) {
 			fs.Var(&settingFlag{k.Flag, argument, values}, k.Flag, usage)
 		}
 	}
-	return func(c *call) (*config.Config, error) {
-		src := config.Sources{File: *file, Env: c.env, Flags: values}
+	return func(c *cli.Call) (*config.Config, error) {
+		src := config.Sources{File: *file, Env: c.Env, Flags: values}
 		if src.File == "" {
-			src.File = c.getenv("MILLRACE_CONFIG", "")
+			src.File = c.Getenv("MILLRACE_CONFIG", "")
 		}
 		if src.File != "" {
 			text, err := readConfigFile(src.File)
 			if err != nil {
-				return nil, withCode(exitConfig, fmt.Errorf("configuration: %w", err))
+				return nil, cli.WithCode(cli.ExitConfig, fmt.Errorf("configuration: %w", err))
 			}
 			src.Text = text
 		}
 		cfg, err := config.Load(src)
 		if err != nil {
-			return nil, withCode(exitConfig, err)
+			return nil, cli.WithCode(cli.ExitConfig, err)
 		}
 		return cfg, nil
 	}

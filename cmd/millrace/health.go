@@ -8,16 +8,17 @@ import (
 	"io"
 
 	"github.com/millrace-mq/millrace/client"
+	"github.com/millrace-mq/millrace/cmd/millrace/cli"
 	"github.com/millrace-mq/millrace/protocol"
 )
 
-var healthCommand = command{
-	name:    "health",
-	summary: "Ask a broker whether it is well",
-	help: "Connects, measures a round trip and reads the broker's numbers. Exit code 0 when it answers and no disk failed under it, " +
+var healthCommand = cli.Command{
+	Name:    "health",
+	Summary: "Ask a broker whether it is well",
+	Help: "Connects, measures a round trip and reads the broker's numbers. Exit code 0 when it answers and no disk failed under it, " +
 		"5 when it cannot be reached, 1 when partitions have failed. With -o json all of its numbers are printed under \"stats\".",
-	setup: func(*flag.FlagSet) runFunc {
-		return func(ctx context.Context, c *call) error { return health(ctx, c) }
+	Setup: func(*flag.FlagSet) cli.RunFunc {
+		return func(ctx context.Context, c *cli.Call) error { return health(ctx, c) }
 	},
 }
 
@@ -33,22 +34,22 @@ type healthFacts struct {
 	Stats   map[string]uint64 `json:"stats"`
 }
 
-func health(ctx context.Context, c *call) error {
-	facts := healthFacts{Addr: c.addr, Stats: map[string]uint64{}}
-	cl, err := c.open(ctx)
+func health(ctx context.Context, c *cli.Call) error {
+	facts := healthFacts{Addr: c.Addr, Stats: map[string]uint64{}}
+	cl, err := open(ctx, c)
 	if err != nil {
-		return withCode(exitUnreachable, err)
+		return cli.WithCode(cli.ExitUnreachable, err)
 	}
 	err = askHealth(ctx, cl, &facts)
 	if err = errors.Join(err, cl.Close()); err != nil {
-		return withCode(exitUnreachable, err)
+		return cli.WithCode(cli.ExitUnreachable, err)
 	}
 	facts.Failed = facts.Stats["storage_failures"]
 	facts.OK = facts.Failed == 0
-	if err := c.object(facts, facts.print); err != nil || facts.OK {
+	if err := c.Object(facts, facts.print); err != nil || facts.OK {
 		return err
 	}
-	return withCode(exitRuntime, nil)
+	return cli.WithCode(cli.ExitRuntime, nil)
 }
 
 func askHealth(ctx context.Context, cl *client.Client, facts *healthFacts) error {
@@ -75,8 +76,8 @@ func askHealth(ctx context.Context, cl *client.Client, facts *healthFacts) error
 func (f healthFacts) print(w io.Writer) {
 	state := "ok"
 	if !f.OK {
-		state = fmt.Sprintf("FAILED: the disk failed under %s", plural(int(f.Failed), "partition"))
+		state = fmt.Sprintf("FAILED: the disk failed under %s", cli.Plural(int(f.Failed), "partition"))
 	}
 	fmt.Fprintf(w, "%s  %s  %s %s  ping %.2f ms  %d topics  %d partitions  %d connections\n", state, f.Addr,
-		printable(f.Server), printable(f.Version), f.PingMS, f.Stats["topics"], f.Stats["partitions"], f.Stats["connections"])
+		cli.Printable(f.Server), cli.Printable(f.Version), f.PingMS, f.Stats["topics"], f.Stats["partitions"], f.Stats["connections"])
 }

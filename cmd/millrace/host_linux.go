@@ -1,10 +1,6 @@
 package main
 
-import (
-	"os"
-
-	"golang.org/x/sys/unix"
-)
+import "golang.org/x/sys/unix"
 
 // raiseOpenFiles sets the soft limit of open files to the hard one and returns it.
 func raiseOpenFiles() (uint64, error) {
@@ -40,19 +36,3 @@ func fileSystem(dir string) string {
 
 // checkWritable tells whether this process may make files in dir.
 func checkWritable(dir string) error { return unix.Access(dir, unix.W_OK|unix.X_OK) }
-
-// isDevice tells whether f is a terminal. /dev/null is a character device and none.
-func isDevice(f *os.File) bool {
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
-}
-
-// readable waits up to so many milliseconds for f to have something to read or
-// to be at its end.
-func readable(f *os.File, millis int) (bool, error) {
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLIN}}, millis)
-	if err == unix.EINTR {
-		return false, nil
-	}
-	return n > 0, err
-}

@@ -2,8 +2,6 @@
 
 package main
 
-import "os"
-
 // raiseOpenFiles leaves it to the Go runtime, which raises the limit at start.
 func raiseOpenFiles() (uint64, error) { return 0, nil }
 
@@ -12,17 +10,3 @@ func fileSystem(string) string { return "" }
 
 // checkWritable leaves it to the first write.
 func checkWritable(string) error { return nil }
-
-// isDevice tells whether f looks like a terminal: a character device that is not
-// the null device.
-func isDevice(f *os.File) bool {
-	info, err := f.Stat()
-	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return false
-	}
-	null, err := os.Stat(os.DevNull)
-	return err != nil || !os.SameFile(info, null)
-}
-
-// readable lets the read itself wait.
-func readable(*os.File, int) (bool, error) { return true, nil }

@@ -18,6 +18,8 @@ import (
 
 	"github.com/millrace-mq/millrace/broker"
 	"github.com/millrace-mq/millrace/broker/brokertest"
+	"github.com/millrace-mq/millrace/cmd/millrace/cli"
+	"github.com/millrace-mq/millrace/cmd/millrace/inspect"
 	"github.com/millrace-mq/millrace/protocol"
 )
 
@@ -28,7 +30,7 @@ func talk(b *brokertest.Broker, stdin string, args ...string) outcome {
 
 func talkContext(ctx context.Context, b *brokertest.Broker, stdin io.Reader, args ...string) outcome {
 	var stdout, stderr bytes.Buffer
-	code := run(ctx, commands, args, world{env: []string{"MILLRACE_ADDR=" + b.Addr()}, stdin: stdin, stdout: &stdout, stderr: &stderr, now: time.Now})
+	code := cli.Run(ctx, commands, args, cli.World{Env: []string{"MILLRACE_ADDR=" + b.Addr()}, Stdin: stdin, Stdout: &stdout, Stderr: &stderr, Now: time.Now})
 	return outcome{code, stdout.String(), stderr.String()}
 }
 
@@ -36,7 +38,7 @@ func talkContext(ctx context.Context, b *brokertest.Broker, stdin io.Reader, arg
 func must(t *testing.T, b *brokertest.Broker, stdin string, args ...string) string {
 	t.Helper()
 	got := talk(b, stdin, args...)
-	require.Equal(t, exitOK, got.code, "%v: %s", args, got.stderr)
+	require.Equal(t, cli.ExitOK, got.code, "%v: %s", args, got.stderr)
 	return got.stdout
 }
 
@@ -73,7 +75,7 @@ func TestProduceWithoutAcknowledgementHasNoOffset(t *testing.T) {
 func TestProduceReadsLines(t *testing.T) {
 	b := brokertest.Start(t)
 	got := talk(b, "k1=a=b\n=c\nplain\n\nlast", "produce", "t", "--split-key", "=", "--partition", "0")
-	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Equal(t, cli.ExitOK, got.code, got.stderr)
 	require.Empty(t, got.stdout)
 	require.Contains(t, got.stderr, "5 records acknowledged, 0 failed")
 	require.Equal(t, "k1|a=b\n|c\n|plain\n|\n|last\n", must(t, b, "", "consume", "t", "-f", `%k|%s\n`))
@@ -110,11 +112,11 @@ func TestProduceRefusesWhatMakesNoSense(t *testing.T) {
 		"topics ls [":                          "pattern",
 	} {
 		got := talk(b, "", strings.Fields(line)...)
-		require.Equal(t, exitUsage, got.code, "%s: %s", line, got.stderr)
+		require.Equal(t, cli.ExitUsage, got.code, "%s: %s", line, got.stderr)
 		require.Contains(t, got.stderr, want, line)
 	}
 	got := talk(b, "", "produce", "t", "--file", filepath.Join(t.TempDir(), "none"))
-	require.Equal(t, exitNotFound, got.code)
+	require.Equal(t, cli.ExitNotFound, got.code)
 	require.Empty(t, must(t, b, "", "topics", "ls", "-o", "json"))
 }
 
@@ -122,13 +124,13 @@ func TestProduceEndsAtTheFirstRefusal(t *testing.T) {
 	b := brokertest.Start(t)
 	must(t, b, "", "topics", "create", "t", "max_message_bytes=1KiB")
 	got := talk(b, "ok\n"+strings.Repeat("x", 2000)+"\n", "produce", "t", "-")
-	require.Equal(t, exitRuntime, got.code)
+	require.Equal(t, cli.ExitRuntime, got.code)
 	require.Contains(t, got.stderr, "TOO_LARGE")
 	require.Contains(t, got.stderr, "1 record acknowledged")
 	require.Equal(t, "ok\n", must(t, b, "", "consume", "t"))
 
 	got = talk(b, "", "produce", "t", "a", "--partition", "7")
-	require.Equal(t, exitNotFound, got.code)
+	require.Equal(t, cli.ExitNotFound, got.code)
 	require.Contains(t, got.stderr, "UNKNOWN_PARTITION")
 }
 
@@ -146,7 +148,7 @@ func TestInterruptedProducerSeesThroughWhatItHasTaken(t *testing.T) {
 	require.Eventually(t, func() bool { return talk(b, "", "consume", "t").stdout == "a\nb\n" }, patience, look)
 	cancel()
 	got := <-result
-	require.Equal(t, exitRuntime, got.code)
+	require.Equal(t, cli.ExitRuntime, got.code)
 	require.Contains(t, got.stderr, "2 records acknowledged")
 	require.Contains(t, got.stderr, "interrupted after 2 messages")
 	require.Equal(t, "a\nb\n", must(t, b, "", "consume", "t"))
@@ -155,10 +157,10 @@ func TestInterruptedProducerSeesThroughWhatItHasTaken(t *testing.T) {
 func TestTopicsAreNotMadeWhereCreationIsOff(t *testing.T) {
 	b := brokertest.Start(t, brokertest.Options{Broker: func(o *broker.Options) { o.AutoCreate = func(string) bool { return false } }})
 	got := talk(b, "", "produce", "t", "a")
-	require.Equal(t, exitNotFound, got.code)
+	require.Equal(t, cli.ExitNotFound, got.code)
 	require.Contains(t, got.stderr, "UNKNOWN_TOPIC")
-	require.Equal(t, exitNotFound, talk(b, "", "consume", "t").code)
-	require.Equal(t, exitNotFound, talk(b, "", "topics", "show", "t").code)
+	require.Equal(t, cli.ExitNotFound, talk(b, "", "consume", "t").code)
+	require.Equal(t, cli.ExitNotFound, talk(b, "", "topics", "show", "t").code)
 }
 
 func TestConsumeFromAndToPositions(t *testing.T) {
@@ -186,9 +188,9 @@ func TestConsumeFromAndToPositions(t *testing.T) {
 		require.Equal(t, want, must(t, b, "", args...), flags)
 	}
 	got := talk(b, "", "consume", "t", "--from", "11")
-	require.Equal(t, exitRuntime, got.code)
+	require.Equal(t, cli.ExitRuntime, got.code)
 	require.Contains(t, got.stderr, "OFFSET_OUT_OF_RANGE")
-	require.Equal(t, exitNotFound, talk(b, "", "consume", "t", "--partition", "3").code)
+	require.Equal(t, cli.ExitNotFound, talk(b, "", "consume", "t", "--partition", "3").code)
 }
 
 func TestConsumeCounts(t *testing.T) {
@@ -216,10 +218,10 @@ func TestConsumeGivesUpAfterSilence(t *testing.T) {
 	b := brokertest.Start(t)
 	must(t, b, "", "produce", "t", "a")
 	got := talk(b, "", "consume", "t", "-n", "2", "--timeout", "50ms")
-	require.Equal(t, exitTimeout, got.code)
+	require.Equal(t, cli.ExitTimeout, got.code)
 	require.Equal(t, "a\n", got.stdout)
 	require.Contains(t, got.stderr, "50ms of silence after 1 message")
-	require.Equal(t, exitTimeout, talk(b, "", "consume", "t", "--follow", "--timeout", "50ms").code)
+	require.Equal(t, cli.ExitTimeout, talk(b, "", "consume", "t", "--follow", "--timeout", "50ms").code)
 }
 
 // notingWriter tells when something was written.
@@ -239,16 +241,16 @@ func TestFollowShowsMessagesAsTheyComeUntilItIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	out := &notingWriter{wrote: make(chan string, 100)}
-	code := make(chan exitCode, 1)
+	code := make(chan cli.ExitCode, 1)
 	go func() {
-		code <- run(ctx, commands, []string{"consume", "t", "--follow", "--from", "-1"},
-			world{env: []string{"MILLRACE_ADDR=" + b.Addr()}, stdout: out, stderr: io.Discard, now: time.Now})
+		code <- cli.Run(ctx, commands, []string{"consume", "t", "--follow", "--from", "-1"},
+			cli.World{Env: []string{"MILLRACE_ADDR=" + b.Addr()}, Stdout: out, Stderr: io.Discard, Now: time.Now})
 	}()
 	require.Equal(t, "before\n", <-out.wrote)
 	must(t, b, "", "produce", "t", "after")
 	require.Equal(t, "after\n", <-out.wrote)
 	cancel()
-	require.Equal(t, exitOK, <-code)
+	require.Equal(t, cli.ExitOK, <-code)
 }
 
 func TestTopicsAreCreatedShownChangedAndRemoved(t *testing.T) {
@@ -259,10 +261,10 @@ func TestTopicsAreCreatedShownChangedAndRemoved(t *testing.T) {
 	require.Contains(t, out, "segment_bytes      64MiB\n")
 	require.Regexp(t, `\n        2  ok  `, out)
 	got := talk(b, "", "topics", "create", "orders")
-	require.Equal(t, exitRuntime, got.code)
+	require.Equal(t, cli.ExitRuntime, got.code)
 	require.Contains(t, got.stderr, "EXISTS")
 	must(t, b, "", "topics", "create", "orders", "-p", "3", "--if-missing")
-	require.Equal(t, exitRuntime, talk(b, "", "topics", "create", "orders", "-p", "4", "--if-missing").code)
+	require.Equal(t, cli.ExitRuntime, talk(b, "", "topics", "create", "orders", "-p", "4", "--if-missing").code)
 	require.Contains(t, must(t, b, "", "topics", "create", "new", "-p", "2", "--dry-run"), "partitions")
 
 	must(t, b, "", "produce", "orders", "-k", "x", "hello")
@@ -283,7 +285,7 @@ func TestTopicsAreCreatedShownChangedAndRemoved(t *testing.T) {
 	require.JSONEq(t, `{"setting":"partitions","before":"3","after":"5"}`, must(t, b, "", "topics", "set", "orders", "partitions=5", "--dry-run", "-o", "json"))
 	require.JSONEq(t, `{"setting":"retention","before":"30d","after":"1d12h"}`, must(t, b, "", "topics", "set", "orders", "--retention", "1d12h", "-o", "json"))
 	got = talk(b, "", "topics", "set", "orders", "partitions=1")
-	require.Equal(t, exitRuntime, got.code)
+	require.Equal(t, cli.ExitRuntime, got.code)
 	require.Contains(t, got.stderr, "raised, not lowered")
 }
 
@@ -292,17 +294,17 @@ func TestRemovingATopicAsksForItsName(t *testing.T) {
 	must(t, b, "", "produce", "t", "a")
 	for _, stdin := range []string{"", "y\n", "yes\n", "T\n"} {
 		got := talk(b, stdin, "topics", "rm", "t")
-		require.Equal(t, exitRuntime, got.code)
+		require.Equal(t, cli.ExitRuntime, got.code)
 		require.Contains(t, got.stderr, "nothing was removed")
 		require.Contains(t, got.stderr, "1 partition and 1 record (")
 	}
 	require.Contains(t, must(t, b, "", "topics", "rm", "t", "--dry-run"), "would remove t: 1 partition, 1 record,")
 	require.Equal(t, "a\n", must(t, b, "", "consume", "t"))
 	must(t, b, "t\n", "topics", "rm", "t")
-	require.Equal(t, exitNotFound, talk(b, "", "consume", "t").code)
+	require.Equal(t, cli.ExitNotFound, talk(b, "", "consume", "t").code)
 	must(t, b, "", "produce", "t", "b")
 	require.Contains(t, must(t, b, "", "topics", "rm", "t", "--yes", "-o", "json"), `"dry_run":false`)
-	require.Equal(t, exitNotFound, talk(b, "", "topics", "rm", "t", "--yes").code)
+	require.Equal(t, cli.ExitNotFound, talk(b, "", "topics", "rm", "t", "--yes").code)
 }
 
 func TestHealthTellsABrokerFromNone(t *testing.T) {
@@ -316,7 +318,7 @@ func TestHealthTellsABrokerFromNone(t *testing.T) {
 
 	for _, verb := range [][]string{{"health"}, {"produce", "t", "a"}, {"consume", "t"}, {"topics", "ls"}} {
 		got := runLine(commands, nil, append(verb, "-a", unusedAddr(t))...)
-		require.Equal(t, exitUnreachable, got.code, "%v: %s", verb, got.stderr)
+		require.Equal(t, cli.ExitUnreachable, got.code, "%v: %s", verb, got.stderr)
 		require.Contains(t, got.stderr, "refused")
 		require.Empty(t, got.stdout)
 	}
@@ -335,7 +337,7 @@ func TestHealthIsNotFooledByAnotherServer(t *testing.T) {
 		served <- err
 	}()
 	got := runLine(commands, nil, "health", "-a", l.Addr().String(), "--timeout", "5s")
-	require.Equal(t, exitUnreachable, got.code)
+	require.Equal(t, cli.ExitUnreachable, got.code)
 	require.NoError(t, <-served)
 	require.NoError(t, l.Close())
 }
@@ -348,6 +350,34 @@ func unusedAddr(t *testing.T) string {
 	return l.Addr().String()
 }
 
+// frameRow is a row of "dump -o json".
+type frameRow struct {
+	Pos  int64  `json:"pos"`
+	Kind string `json:"kind"`
+}
+
+// dumpRows dumps a log in which everything holds.
+func dumpRows(t *testing.T, args ...string) []frameRow {
+	t.Helper()
+	got := runLine(commands, nil, append([]string{"dump", "-o", "json"}, args...)...)
+	require.Equal(t, cli.ExitOK, got.code, got.stderr)
+	var rows []frameRow
+	for line := range strings.Lines(got.stdout) {
+		var row frameRow
+		require.NoError(t, json.Unmarshal([]byte(line), &row), line)
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func TestDumpRefusesFlagsThatMakeNoSense(t *testing.T) {
+	for args, want := range map[string]string{"--hex -o json": "text only", "--hex -o csv": "text only", "-n -1": "not a number of frames"} {
+		got := runLine(commands, nil, append([]string{"dump", os.DevNull}, strings.Fields(args)...)...)
+		require.Equal(t, cli.ExitUsage, got.code, args)
+		require.Contains(t, got.stderr, want)
+	}
+}
+
 func TestDumpAndVerifyReadWhatABrokerWrote(t *testing.T) {
 	b := brokertest.Start(t)
 	must(t, b, "a\nb\nc\n", "produce", "t", "-", "-q")
@@ -355,25 +385,25 @@ func TestDumpAndVerifyReadWhatABrokerWrote(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, files, 1)
 	// beside the running broker
-	rows := dumpRows(t, exitOK, "--records", files[0])
+	rows := dumpRows(t, "--records", files[0])
 	require.Equal(t, "messages", rows[0].Kind)
-	index := runLine(commands, nil, "dump", strings.TrimSuffix(files[0], logSuffix)+indexSuffix, "-o", "csv")
-	require.Equal(t, exitOK, index.code, index.stderr)
+	index := runLine(commands, nil, "dump", strings.TrimSuffix(files[0], ".wal")+".idx", "-o", "csv")
+	require.Equal(t, cli.ExitOK, index.code, index.stderr)
 	require.Contains(t, index.stdout, ",agrees\n")
 	list := runLine(commands, nil, "dump", b.Dir(), "-o", "csv")
-	require.Equal(t, exitOK, list.code, list.stderr)
+	require.Equal(t, cli.ExitOK, list.code, list.stderr)
 	for _, want := range []string{"LOCK,lock,", "NODE,sealed,", "/TOPIC,sealed,", "/MANIFEST,sealed,", "-0.wal,log,", "-0.idx,index,"} {
 		require.Contains(t, list.stdout, want)
 	}
 	held := runLine(commands, nil, "verify", b.Dir())
-	require.Equal(t, exitRuntime, held.code)
+	require.Equal(t, cli.ExitRuntime, held.code)
 	require.Contains(t, held.stderr, fmt.Sprintf("pid %d", os.Getpid()))
 
 	b.Stop()
 	for _, dir := range []string{b.Dir(), filepath.Dir(filepath.Dir(files[0])), filepath.Dir(files[0])} {
 		got := runLine(commands, nil, "verify", "-o", "json", dir)
-		require.Equal(t, exitOK, got.code, got.stderr)
-		var facts verifyFacts
+		require.Equal(t, cli.ExitOK, got.code, got.stderr)
+		var facts inspect.Report
 		require.NoError(t, json.Unmarshal([]byte(got.stdout), &facts))
 		require.True(t, facts.OK)
 		require.Equal(t, int64(3), facts.Records)
@@ -397,8 +427,8 @@ func TestVerifyFindsEveryFlippedByte(t *testing.T) {
 		broken[pos] ^= 0x40
 		require.NoError(t, os.WriteFile(files[0], broken, 0o600))
 		got := runLine(commands, nil, "verify", "-o", "json", b.Dir())
-		require.Equal(t, exitDamage, got.code, "byte %d: %s %s", pos, got.stdout, got.stderr)
-		var facts verifyFacts
+		require.Equal(t, cli.ExitDamage, got.code, "byte %d: %s %s", pos, got.stdout, got.stderr)
+		var facts inspect.Report
 		require.NoError(t, json.Unmarshal([]byte(got.stdout), &facts))
 		require.False(t, facts.OK)
 		require.Equal(t, strings.TrimPrefix(files[0], b.Dir()+"/"), facts.Damage[0].File)
@@ -412,18 +442,18 @@ func TestVerifyFindsEveryFlippedByte(t *testing.T) {
 	sealed[len(sealed)-2] ^= 1
 	require.NoError(t, os.WriteFile(topic, sealed, 0o600))
 	got := runLine(commands, nil, "verify", b.Dir())
-	require.Equal(t, exitDamage, got.code)
+	require.Equal(t, cli.ExitDamage, got.code)
 	require.Contains(t, got.stdout, "/TOPIC at 0")
-	require.Equal(t, exitDamage, runLine(commands, nil, "dump", topic).code)
+	require.Equal(t, cli.ExitDamage, runLine(commands, nil, "dump", topic).code)
 }
 
 func TestVerifyNeedsADataDirectory(t *testing.T) {
 	dir := t.TempDir()
-	require.Equal(t, exitNotFound, runLine(commands, nil, "verify", dir).code)
-	require.Equal(t, exitNotFound, runLine(commands, nil, "verify", filepath.Join(dir, "none")).code)
+	require.Equal(t, cli.ExitNotFound, runLine(commands, nil, "verify", dir).code)
+	require.Equal(t, cli.ExitNotFound, runLine(commands, nil, "verify", filepath.Join(dir, "none")).code)
 	require.NoFileExists(t, filepath.Join(dir, "none"))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "f"), nil, 0o600))
-	require.Equal(t, exitUsage, runLine(commands, nil, "verify", filepath.Join(dir, "f")).code)
+	require.Equal(t, cli.ExitUsage, runLine(commands, nil, "verify", filepath.Join(dir, "f")).code)
 }
 
 func TestConsumeSkipsDamageOnlyWhereItIsTold(t *testing.T) {
@@ -433,7 +463,7 @@ func TestConsumeSkipsDamageOnlyWhereItIsTold(t *testing.T) {
 	}
 	files, err := filepath.Glob(filepath.Join(b.Dir(), "topics", "t.*", "0", "*.wal"))
 	require.NoError(t, err)
-	rows := dumpRows(t, exitOK, files[0])
+	rows := dumpRows(t, files[0])
 	f, err := os.OpenFile(files[0], os.O_RDWR, 0)
 	require.NoError(t, err)
 	_, err = f.WriteAt([]byte{0xEE}, rows[1].Pos+protocol.HeaderSize+5)
@@ -441,11 +471,11 @@ func TestConsumeSkipsDamageOnlyWhereItIsTold(t *testing.T) {
 	require.NoError(t, f.Close())
 
 	got := talk(b, "", "consume", "t")
-	require.Equal(t, exitDamage, got.code, got.stderr)
+	require.Equal(t, cli.ExitDamage, got.code, got.stderr)
 	require.Equal(t, "a\n", got.stdout)
 	require.Contains(t, got.stderr, "[1, 2)")
 	got = talk(b, "", "consume", "t", "--skip-corrupt")
-	require.Equal(t, exitDamage, got.code, got.stderr)
+	require.Equal(t, cli.ExitDamage, got.code, got.stderr)
 	require.Equal(t, "a\nc\n", got.stdout)
 	require.Contains(t, got.stderr, "1 damaged range skipped")
 }

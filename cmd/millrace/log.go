@@ -8,21 +8,22 @@ import (
 	"sync"
 
 	"github.com/millrace-mq/millrace/broker/config"
+	"github.com/millrace-mq/millrace/cmd/millrace/cli"
 )
 
 // newLog makes the log of a broker on stderr. While it starts, what the log
 // says about single partitions goes to notes as well, and with banner only there.
-func newLog(c *call, cfg *config.Config, notes *recoveryNotes, banner bool) *slog.Logger {
+func newLog(c *cli.Call, cfg *config.Config, notes *recoveryNotes, banner bool) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(cfg.Log.Level)); err != nil {
 		panic("millrace: log.level was not checked: " + err.Error())
 	}
 	o := &slog.HandlerOptions{Level: level}
 	var h slog.Handler
-	if cfg.Log.Format == "text" || cfg.Log.Format == "auto" && c.terminal {
-		h = slog.NewTextHandler(c.stderr, o)
+	if cfg.Log.Format == "text" || cfg.Log.Format == "auto" && c.Terminal {
+		h = slog.NewTextHandler(c.Stderr, o)
 	} else {
-		h = slog.NewJSONHandler(c.stderr, o)
+		h = slog.NewJSONHandler(c.Stderr, o)
 	}
 	return slog.New(&recoveryHandler{next: h, notes: notes, only: banner})
 }
@@ -113,5 +114,5 @@ func noteOf(attrs []slog.Attr, r slog.Record) string {
 	if place == "" {
 		return ""
 	}
-	return printable(place + partition + ": " + strings.TrimSpace(message+rest))
+	return cli.Printable(place + partition + ": " + strings.TrimSpace(message+rest))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millrace-mq/millrace/broker/config"
+	"github.com/millrace-mq/millrace/cmd/millrace/cli"
 )
 
 func loaded(t *testing.T, flags ...string) *config.Config {
@@ -33,7 +34,7 @@ func TestLogTakesTheFormOfTheConfiguration(t *testing.T) {
 		{"auto", false, `{"time"`}, {"auto", true, "time="}, {"text", false, "time="}, {"json", true, `{"time"`},
 	} {
 		var stderr bytes.Buffer
-		log := newLog(&call{world: world{stderr: &stderr, terminal: test.terminal}}, loaded(t, "log.format", test.format, "log.level", "warn"), &recoveryNotes{}, false)
+		log := newLog(&cli.Call{World: cli.World{Stderr: &stderr, Terminal: test.terminal}}, loaded(t, "log.format", test.format, "log.level", "warn"), &recoveryNotes{}, false)
 		log.Info("not this")
 		log.Warn("this")
 		require.True(t, strings.HasPrefix(stderr.String(), test.want), stderr.String())
@@ -44,7 +45,7 @@ func TestLogTakesTheFormOfTheConfiguration(t *testing.T) {
 func TestNotesOfTheStartGoToTheBannerAndLaterOnesToTheLog(t *testing.T) {
 	var stderr bytes.Buffer
 	notes := &recoveryNotes{}
-	log := newLog(&call{world: world{stderr: &stderr}}, loaded(t), notes, true)
+	log := newLog(&cli.Call{World: cli.World{Stderr: &stderr}}, loaded(t), notes, true)
 	at := log.With("topic", "orders", "partition", 3)
 	at.Info("log opened", "found", "scanned 7 frames", "elapsed", 41*time.Millisecond)
 	log.Warn("bad name", "topic", "x\x1b[2J")
@@ -65,7 +66,7 @@ func TestNotesOfTheStartGoToTheBannerAndLaterOnesToTheLog(t *testing.T) {
 
 func TestWithoutABannerNotesAreLogged(t *testing.T) {
 	var stderr bytes.Buffer
-	log := newLog(&call{world: world{stderr: &stderr}}, loaded(t), &recoveryNotes{}, false)
+	log := newLog(&cli.Call{World: cli.World{Stderr: &stderr}}, loaded(t), &recoveryNotes{}, false)
 	log.Info("log recovered", "topic", "t")
 	require.Contains(t, stderr.String(), "log recovered")
 }
@@ -98,7 +99,7 @@ func TestBrokerWarnsOfWhatEndangersIt(t *testing.T) {
 func TestBannerSaysWhatRecoveryFound(t *testing.T) {
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "ports")
 	p := launchBroker(t, dir)
-	require.Equal(t, exitOK, p.ask("produce", "t", "a").code)
+	require.Equal(t, cli.ExitOK, p.ask("produce", "t", "a").code)
 	p.signal(t, syscall.SIGKILL)
 	p.wait(t)
 	p = launch(t, nil, "dev", "--data", dir, "--listen", "127.0.0.1:0", "--port-file", file)
@@ -109,9 +110,9 @@ func TestBannerSaysWhatRecoveryFound(t *testing.T) {
 	require.Regexp(t, `(?m)^  durability durable: .*power cut$`, banner)
 	require.Regexp(t, `(?m)^  clients +`+p.ports.Client, banner)
 	require.Regexp(t, `(?m)^  limits +open files \d+, GOMAXPROCS \d+, memory limit 512 MiB$`, banner)
-	require.Equal(t, exitOK, p.ask("produce", "t", "b").code)
+	require.Equal(t, cli.ExitOK, p.ask("produce", "t", "b").code)
 	p.signal(t, syscall.SIGTERM)
-	require.Equal(t, exitOK, p.wait(t))
+	require.Equal(t, cli.ExitOK, p.wait(t))
 
 	p = launch(t, nil, "dev", "--data", dir, "--listen", "127.0.0.1:0", "--port-file", file)
 	p.awaitPorts(t, file)

@@ -36,9 +36,3 @@ func (p *partitionFlag) String() string {
 }
 
 func partitionVar(fs *flag.FlagSet, p *partitionFlag, usage string) { fs.Var(p, "partition", usage) }
-
-// given tells whether a flag stood on the command line.
-func given(fs *flag.FlagSet, name string) (found bool) {
-	fs.Visit(func(f *flag.Flag) { found = found || f.Name == name })
-	return found
-}

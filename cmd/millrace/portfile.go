@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+
+	"github.com/millrace-mq/millrace/cmd/millrace/cli"
 )
 
 // ports is the content of a port file.
@@ -19,7 +21,7 @@ func writePortFile(name, client string) error {
 	if name == "" {
 		return nil
 	}
-	line, err := marshalLine(ports{Client: client, PID: os.Getpid()})
+	line, err := cli.MarshalLine(ports{Client: client, PID: os.Getpid()})
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/millrace-mq/millrace/broker/config"
 	"github.com/millrace-mq/millrace/client"
+	"github.com/millrace-mq/millrace/cmd/millrace/cli"
 	"github.com/millrace-mq/millrace/protocol"
 )
 
@@ -143,14 +144,14 @@ func (p *process) over() bool {
 }
 
 // wait returns the exit code.
-func (p *process) wait(t *testing.T) exitCode {
+func (p *process) wait(t *testing.T) cli.ExitCode {
 	t.Helper()
 	select {
 	case <-p.ended:
 	case <-time.After(patience):
 		require.Fail(t, "the process does not end", p.stderr.String())
 	}
-	return exitCode(p.cmd.ProcessState.ExitCode())
+	return cli.ExitCode(p.cmd.ProcessState.ExitCode())
 }
 
 func (p *process) signal(t *testing.T, s os.Signal) {
@@ -167,10 +168,10 @@ func TestTerminatedBrokerEndsCleanAndWithZero(t *testing.T) {
 	for _, s := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
 		dir := t.TempDir()
 		p := launchBroker(t, dir)
-		require.Equal(t, exitOK, p.ask("produce", "t", "a").code)
+		require.Equal(t, cli.ExitOK, p.ask("produce", "t", "a").code)
 		p.signal(t, s)
-		require.Equal(t, exitOK, p.wait(t), p.stderr.String())
-		require.Equal(t, exitUnreachable, p.ask("health").code)
+		require.Equal(t, cli.ExitOK, p.wait(t), p.stderr.String())
+		require.Equal(t, cli.ExitUnreachable, p.ask("health").code)
 		again := launchBroker(t, dir)
 		require.Contains(t, again.stderr.String(), `"clean":true`)
 		require.Equal(t, "a\n", again.ask("consume", "t").stdout)
@@ -186,12 +187,12 @@ func TestPortFileIsThereWhileClientsCanConnect(t *testing.T) {
 		return err == nil && strings.Contains(string(text), strconv.Itoa(p.cmd.Process.Pid))
 	}, patience, look)
 	p.awaitPorts(t, file)
-	require.Equal(t, exitOK, p.ask("health").code)
+	require.Equal(t, cli.ExitOK, p.ask("health").code)
 	left, err := filepath.Glob(filepath.Join(filepath.Dir(file), "*"))
 	require.NoError(t, err)
 	require.Equal(t, []string{file}, left)
 	p.signal(t, syscall.SIGTERM)
-	require.Equal(t, exitOK, p.wait(t))
+	require.Equal(t, cli.ExitOK, p.wait(t))
 	require.NoFileExists(t, file)
 }
 
@@ -199,18 +200,18 @@ func TestSecondBrokerIsRefusedAndToldWhoHoldsTheData(t *testing.T) {
 	dir := t.TempDir()
 	first := launchBroker(t, dir)
 	second := launch(t, nil, "server", "--data-dir", dir, "--listen", "127.0.0.1:0")
-	require.Equal(t, exitRuntime, second.wait(t))
+	require.Equal(t, cli.ExitRuntime, second.wait(t))
 	host, err := os.Hostname()
 	require.NoError(t, err)
 	require.Contains(t, second.stderr.String(), fmt.Sprintf("pid %d on %s", first.cmd.Process.Pid, host))
 	require.Contains(t, second.stderr.String(), dir)
-	require.Equal(t, exitOK, first.ask("health").code)
+	require.Equal(t, cli.ExitOK, first.ask("health").code)
 }
 
 func TestTakenPortIsAnErrorThatLeavesTheDataClean(t *testing.T) {
 	first, dir := launchBroker(t, t.TempDir()), t.TempDir()
 	second := launch(t, nil, "server", "--data-dir", dir, "--listen", first.ports.Client)
-	require.Equal(t, exitRuntime, second.wait(t))
+	require.Equal(t, cli.ExitRuntime, second.wait(t))
 	require.Contains(t, second.stderr.String(), "listen.client")
 	require.Contains(t, second.stderr.String(), "address already in use")
 	require.Contains(t, launchBroker(t, dir).stderr.String(), `"clean":true`)
@@ -221,19 +222,19 @@ func TestCheckConfigListsEveryProblemAndOpensNothing(t *testing.T) {
 	file := filepath.Join(dir, "m.conf")
 	require.NoError(t, os.WriteFile(file, []byte("topic.segment_bytes = 1GBB\nstorage.fsync = 1\n"), 0o600))
 	p := launch(t, nil, "server", "--check-config", "--config", file, "--listen", ":99999", "--data-dir", filepath.Join(dir, "data"))
-	require.Equal(t, exitConfig, p.wait(t))
+	require.Equal(t, cli.ExitConfig, p.wait(t))
 	for _, want := range []string{"m.conf:1", "m.conf:2", "flag --listen", "3 problems"} {
 		require.Contains(t, p.stderr.String(), want)
 	}
 	p = launch(t, nil, "server", "--config", file)
-	require.Equal(t, exitConfig, p.wait(t))
+	require.Equal(t, cli.ExitConfig, p.wait(t))
 
 	p = launch(t, nil, "server", "--check-config", "--data-dir", filepath.Join(dir, "data"))
-	require.Equal(t, exitOK, p.wait(t))
+	require.Equal(t, cli.ExitOK, p.wait(t))
 	require.NoDirExists(t, filepath.Join(dir, "data"))
 
 	p = launch(t, nil, "server", "--check-config", "--data-dir", filepath.Join(file, "data"))
-	require.Equal(t, exitConfig, p.wait(t))
+	require.Equal(t, cli.ExitConfig, p.wait(t))
 	for _, want := range []string{"is not a directory", "1 problem"} {
 		require.Contains(t, p.stderr.String(), want)
 	}
@@ -243,23 +244,23 @@ func TestDevLeavesNothingBehindUnlessItIsTold(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ports")
 	p := launch(t, nil, "dev", "--listen", "127.0.0.1:0", "--port-file", file)
 	p.awaitPorts(t, file)
-	require.Equal(t, exitOK, p.ask("produce", "hello", "world").code)
+	require.Equal(t, cli.ExitOK, p.ask("produce", "hello", "world").code)
 	require.Contains(t, p.stderr.String(), "millrace consume -a "+p.ports.Client+" hello --from start -n 1")
 	_, rest, ok := strings.Cut(p.stderr.String(), "data       ")
 	require.True(t, ok, p.stderr.String())
 	data, _, _ := strings.Cut(rest, " ")
 	require.DirExists(t, data)
 	p.signal(t, os.Interrupt)
-	require.Equal(t, exitOK, p.wait(t), p.stderr.String())
+	require.Equal(t, cli.ExitOK, p.wait(t), p.stderr.String())
 	require.NoDirExists(t, data)
 
 	kept := filepath.Join(t.TempDir(), "kept")
 	for _, flags := range [][]string{{"--data", kept}, {"--data-dir", kept}} {
 		p = launch(t, nil, append([]string{"dev", "--listen", "127.0.0.1:0", "--port-file", file}, flags...)...)
 		p.awaitPorts(t, file)
-		require.Equal(t, exitOK, p.ask("produce", "t", "a").code)
+		require.Equal(t, cli.ExitOK, p.ask("produce", "t", "a").code)
 		p.signal(t, syscall.SIGTERM)
-		require.Equal(t, exitOK, p.wait(t))
+		require.Equal(t, cli.ExitOK, p.wait(t))
 	}
 	require.Contains(t, runLine(commands, nil, "verify", kept).stdout, "2 records")
 }
@@ -301,7 +302,7 @@ func TestAckedSurvivesAKilledBroker(t *testing.T) {
 	before := p.records()
 	require.Eventually(t, func() bool { return p.records() > before }, patience, look)
 	feed.stop.Store(true)
-	require.Equal(t, exitOK, producer.wait(t), producer.stderr.String())
+	require.Equal(t, cli.ExitOK, producer.wait(t), producer.stderr.String())
 
 	lines := strings.Split(strings.TrimSpace(p.ask("consume", "t").stdout), "\n")
 	next := int64(0)
@@ -314,9 +315,9 @@ func TestAckedSurvivesAKilledBroker(t *testing.T) {
 	}
 	require.Equal(t, feed.n.Load(), next)
 	p.signal(t, syscall.SIGTERM)
-	require.Equal(t, exitOK, p.wait(t))
+	require.Equal(t, cli.ExitOK, p.wait(t))
 	got := runLine(commands, nil, "verify", dir, "-o", "json")
-	require.Equal(t, exitOK, got.code, got.stdout)
+	require.Equal(t, cli.ExitOK, got.code, got.stdout)
 	require.Contains(t, got.stdout, `"ok":true`)
 }
 
@@ -354,7 +355,7 @@ func TestSecondSignalCutsHangingClientsOffAndSyncs(t *testing.T) {
 	p := launchBroker(t, dir, "--drain.timeout", "1h", "--durability", "written")
 	file := filepath.Join(t.TempDir(), "m")
 	require.NoError(t, os.WriteFile(file, make([]byte, 1<<20-1000), 0o600))
-	require.Equal(t, exitOK, p.ask("produce", "t", "--file", file, "--count", "48").code)
+	require.Equal(t, cli.ExitOK, p.ask("produce", "t", "--file", file, "--count", "48").code)
 
 	hold := make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -388,7 +389,7 @@ func TestSecondSignalCutsHangingClientsOffAndSyncs(t *testing.T) {
 	require.Eventually(t, func() bool { _, err := net.Dial("tcp", p.ports.Client); return err != nil }, patience, look)
 	require.False(t, p.over())
 	p.signal(t, syscall.SIGTERM)
-	require.Equal(t, exitOK, p.wait(t), p.stderr.String())
+	require.Equal(t, cli.ExitOK, p.wait(t), p.stderr.String())
 	require.Contains(t, p.stderr.String(), "second signal")
 	close(hold)
 	cancel()
@@ -400,9 +401,9 @@ func TestSecondSignalCutsHangingClientsOffAndSyncs(t *testing.T) {
 }
 
 // inProcess starts a broker in this process.
-func inProcess(t *testing.T) (*running, *call, *sharedBuffer) {
+func inProcess(t *testing.T) (*running, *cli.Call, *sharedBuffer) {
 	stderr := &sharedBuffer{}
-	c := &call{world: world{stderr: stderr, now: time.Now}}
+	c := &cli.Call{World: cli.World{Stderr: stderr, Now: time.Now}}
 	cfg, err := config.Load(config.Sources{Flags: map[string]string{"data-dir": t.TempDir(), "listen": "127.0.0.1:0"}})
 	require.NoError(t, err)
 	r, err := start(c, cfg, newLog(c, cfg, &recoveryNotes{}, false))
@@ -419,7 +420,7 @@ func TestFailedDiskEndsTheBrokerWithItsReason(t *testing.T) {
 	log := newLog(c, config.Default(), &recoveryNotes{}, false)
 	err := r.run(context.Background(), nil, time.Hour, log)
 	require.ErrorIs(t, err, disk)
-	require.Equal(t, exitRuntime, codeOf(err))
+	require.Equal(t, cli.ExitRuntime, cli.CodeOf(err))
 	require.Contains(t, stderr.String(), "input/output error")
 	_, err = net.Dial("tcp", r.addr)
 	require.Error(t, err)
@@ -437,8 +438,8 @@ func TestBrokerEndsWithItsContext(t *testing.T) {
 
 func TestConfigurationReachesTheTopics(t *testing.T) {
 	p := launchBroker(t, t.TempDir(), "--topic.partitions", "3", "--topic.retention", "2d", "--durability", "written", "--auto_create", "a*")
-	require.Equal(t, exitOK, p.ask("produce", "abc", "x").code)
-	require.Equal(t, exitNotFound, p.ask("produce", "xyz", "x").code)
+	require.Equal(t, cli.ExitOK, p.ask("produce", "abc", "x").code)
+	require.Equal(t, cli.ExitNotFound, p.ask("produce", "xyz", "x").code)
 	var facts topicFacts
 	require.NoError(t, json.Unmarshal([]byte(p.ask("topics", "show", "abc", "-o", "json").stdout), &facts))
 	require.Len(t, facts.Partitions, 3)

@@ -11,33 +11,34 @@ import (
 	"sync"
 
 	"github.com/millrace-mq/millrace/client"
+	"github.com/millrace-mq/millrace/cmd/millrace/cli"
 	"github.com/millrace-mq/millrace/protocol"
 )
 
-var produceCommand = command{
-	name:    "produce",
-	args:    "TOPIC [MESSAGE ... | -]",
-	minArgs: 1, maxArgs: -1,
-	summary: "Send messages to a topic",
-	help: "Each MESSAGE argument is a message; with - or without one, when standard input is no terminal, each line of it is (without its line end); " +
+var produceCommand = cli.Command{
+	Name:    "produce",
+	Args:    "TOPIC [MESSAGE ... | -]",
+	MinArgs: 1, MaxArgs: -1,
+	Summary: "Send messages to a topic",
+	Help: "Each MESSAGE argument is a message; with - or without one, when standard input is no terminal, each line of it is (without its line end); " +
 		"with --file each file is. The topic is created where the broker's auto_create allows.\n" +
 		"Messages that are given as arguments or files are sent one by one and printed with address, size, level reached and time: " +
 		"hello/0@0  5 B  durable  0.6 ms. Lines of standard input, and repetitions with --count, are sent in batches, with a summary on stderr " +
 		"(with -o json as an object on stdout). It stops at the first message that is not acknowledged.\n" +
 		"Messages with equal keys go to the same partition, and stay in order.",
-	setup: func(fs *flag.FlagSet) runFunc {
+	Setup: func(fs *flag.FlagSet) cli.RunFunc {
 		o := produceOptions{level: levelFlag(protocol.LevelTopic)}
 		fs.Var(&o.key, "key", "`KEY` of the messages")
-		alias(fs, "k", "key")
+		cli.Alias(fs, "k", "key")
 		fs.StringVar(&o.splitKey, "split-key", "", "take what stands before the first `SEPARATOR` of a line as its key")
 		fs.Var(&o.headers, "header", "`NAME:VALUE` of the messages; may be given for each header")
-		alias(fs, "H", "header")
+		cli.Alias(fs, "H", "header")
 		fs.Var(&o.files, "file", "send `FILE` as one message; may be given for each file")
 		partitionVar(fs, &o.partition, "send to partition `N`")
 		fs.Var(&o.level, "durable", "`LEVEL` of the acknowledgement: none, written, durable, quorum or topic (the topic's floor)")
 		fs.Lookup("durable").DefValue = o.level.String()
-		countVar(fs, &o.count, "count", 1, "send each message `N` times")
-		return func(ctx context.Context, c *call) error { return produce(ctx, c, &o) }
+		cli.CountVar(fs, &o.count, "count", 1, "send each message `N` times")
+		return func(ctx context.Context, c *cli.Call) error { return produce(ctx, c, &o) }
 	},
 }
 
@@ -103,7 +104,7 @@ func (l *levelFlag) Set(text string) error {
 	level, ok := protocol.ParseLevel(text)
 	if !ok {
 		names := append(levelNames[:len(levelNames):len(levelNames)], protocol.LevelTopic.String())
-		return fmt.Errorf("not one of %s%s", strings.Join(names, ", "), suggestion(text, names, ""))
+		return fmt.Errorf("not one of %s%s", strings.Join(names, ", "), cli.Suggestion(text, names, ""))
 	}
 	*l = levelFlag(level)
 	return nil
@@ -112,29 +113,29 @@ func (l *levelFlag) Set(text string) error {
 // String names the level.
 func (l *levelFlag) String() string { return protocol.Level(*l).String() }
 
-func produce(ctx context.Context, c *call, o *produceOptions) error {
-	messages, lines := c.args[1:], false
+func produce(ctx context.Context, c *cli.Call, o *produceOptions) error {
+	messages, lines := c.Args[1:], false
 	switch {
 	case len(messages) == 1 && messages[0] == "-":
 		messages, lines = nil, true
 	case len(messages) == 0 && len(o.files) == 0:
-		if isScreen(c.stdin) {
-			return usagef("produce: no message; give one, or - for lines of standard input")
+		if cli.IsTerminal(c.Stdin) {
+			return cli.Usagef("produce: no message; give one, or - for lines of standard input")
 		}
 		lines = true
 	}
 	if o.splitKey != "" && (!lines || o.key.given) {
-		return usagef("produce: --split-key is for lines of standard input, and goes without --key")
+		return cli.Usagef("produce: --split-key is for lines of standard input, and goes without --key")
 	}
 	if o.count == 0 {
-		return usagef("produce: --count 0: nothing to send")
+		return cli.Usagef("produce: --count 0: nothing to send")
 	}
 	values, err := o.read(messages)
 	if err != nil {
 		return err
 	}
-	opts := []client.ProducerOption{client.Durable(protocol.Level(o.level)), client.DeliveryTimeout(c.patience())}
-	return c.withClient(ctx, func(cl *client.Client) error {
+	opts := []client.ProducerOption{client.Durable(protocol.Level(o.level)), client.DeliveryTimeout(c.Patience())}
+	return withClient(ctx, c, func(cl *client.Client) error {
 		p, err := cl.NewProducer(opts...)
 		if err != nil {
 			return err
@@ -168,7 +169,7 @@ func (o *produceOptions) read(arguments []string) ([][]byte, error) {
 func readMessageFile(name string) (b []byte, err error) {
 	f, err := os.Open(name)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, withCode(exitNotFound, err)
+		return nil, cli.WithCode(cli.ExitNotFound, err)
 	}
 	if err != nil {
 		return nil, err
@@ -210,22 +211,22 @@ type sentFacts struct {
 }
 
 // sendEach sends messages one by one and prints each.
-func (o *produceOptions) sendEach(ctx context.Context, c *call, p *client.Producer, values [][]byte) error {
+func (o *produceOptions) sendEach(ctx context.Context, c *cli.Call, p *client.Producer, values [][]byte) error {
 	for _, value := range values {
-		began := c.now()
-		ack, err := p.Send(ctx, o.message(c.args[0], value))
+		began := c.Now()
+		ack, err := p.Send(ctx, o.message(c.Args[0], value))
 		if err != nil {
 			return err
 		}
-		took := c.now().Sub(began)
+		took := c.Now().Sub(began)
 		facts := sentFacts{Topic: ack.Topic, Partition: ack.Partition, Bytes: len(value), Level: ack.Level.String(), MS: float64(took.Microseconds()) / 1000}
 		place := fmt.Sprintf("%s/%d", ack.Topic, ack.Partition)
 		if ack.Offset != client.NoOffset {
 			facts.Offset = &ack.Offset
 			place += fmt.Sprintf("@%d", ack.Offset)
 		}
-		if err := c.object(facts, func(w io.Writer) {
-			fmt.Fprintf(w, "%s  %s  %s  %.1f ms\n", place, humanSize(int64(facts.Bytes)), facts.Level, facts.MS)
+		if err := c.Object(facts, func(w io.Writer) {
+			fmt.Fprintf(w, "%s  %s  %s  %.1f ms\n", place, cli.HumanSize(int64(facts.Bytes)), facts.Level, facts.MS)
 		}); err != nil {
 			return err
 		}
@@ -235,10 +236,10 @@ func (o *produceOptions) sendEach(ctx context.Context, c *call, p *client.Produc
 
 // stream sends many messages without waiting for each.
 type stream struct {
-	c        *call
+	c        *cli.Call
 	o        *produceOptions
 	producer *client.Producer
-	progress *progress
+	progress *cli.Progress
 
 	mu     sync.Mutex // callbacks come on the producer's goroutine
 	acked  int64      // guarded by mu, and so are the others
@@ -258,25 +259,25 @@ type streamFacts struct {
 
 // run sends values, or lines of standard input, and waits for the last answer.
 func (s *stream) run(ctx context.Context, values [][]byte, lines bool) error {
-	began := s.c.now()
+	began := s.c.Now()
 	total := int64(len(values)) * s.o.count
-	s.progress = s.c.startProgress("produce", "records", total)
-	defer s.progress.finish()
+	s.progress = s.c.StartProgress("produce", "records", total)
+	defer s.progress.Finish()
 	var err error
 	if lines {
-		err = eachLine(s.c.input(ctx), func(line []byte) error { return s.send(ctx, line) })
+		err = eachLine(s.c.Input(ctx), func(line []byte) error { return s.send(ctx, line) })
 	} else {
 		for i := 0; i < len(values) && err == nil; i++ {
 			err = s.send(ctx, values[i])
 		}
 	}
-	end, cancel := s.c.deadline(context.WithoutCancel(ctx)) // what was given is seen through
+	end, cancel := s.c.Deadline(context.WithoutCancel(ctx)) // what was given is seen through
 	defer cancel()
 	cerr := s.producer.Close(end)
-	s.progress.finish()
+	s.progress.Finish()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	facts := streamFacts{Records: s.acked, Failed: s.failed, Bytes: s.bytes, Seconds: s.c.now().Sub(began).Seconds()}
+	facts := streamFacts{Records: s.acked, Failed: s.failed, Bytes: s.bytes, Seconds: s.c.Now().Sub(began).Seconds()}
 	if facts.Seconds > 0 {
 		facts.Rate = float64(s.acked) / facts.Seconds
 	}
@@ -285,20 +286,20 @@ func (s *stream) run(ctx context.Context, values [][]byte, lines bool) error {
 	}
 	switch {
 	case s.first != nil:
-		return fmt.Errorf("%s not acknowledged: %w", plural(int(s.failed), "message"), s.first)
+		return fmt.Errorf("%s not acknowledged: %w", cli.Plural(int(s.failed), "message"), s.first)
 	case ctx.Err() != nil:
-		return fmt.Errorf("interrupted after %s", plural(int(s.acked), "message"))
+		return fmt.Errorf("interrupted after %s", cli.Plural(int(s.acked), "message"))
 	}
 	return errors.Join(err, cerr)
 }
 
 // report prints the result: for people on stderr, so that stdout stays empty.
 func (s *stream) report(facts streamFacts) error {
-	if s.c.output == outputJSON || s.c.output == outputCSV {
-		return s.c.object(facts, nil)
+	if s.c.Output == cli.OutputJSON || s.c.Output == cli.OutputCSV {
+		return s.c.Object(facts, nil)
 	}
-	s.c.notice("%s acknowledged, %d failed, %s, %s, %s/s", plural(int(facts.Records), "record"), facts.Failed,
-		humanSize(facts.Bytes), humanSeconds(facts.Seconds), humanCount(facts.Rate))
+	s.c.Notice("%s acknowledged, %d failed, %s, %s, %s/s", cli.Plural(int(facts.Records), "record"), facts.Failed,
+		cli.HumanSize(facts.Bytes), cli.HumanSeconds(facts.Seconds), cli.HumanCount(facts.Rate))
 	return nil
 }
 
@@ -307,7 +308,7 @@ func (s *stream) report(facts streamFacts) error {
 //
 // Errors: also that an earlier message failed.
 func (s *stream) send(ctx context.Context, value []byte) error {
-	m := s.o.message(s.c.args[0], value)
+	m := s.o.message(s.c.Args[0], value)
 	size := int64(len(m.Value))
 	done := func(_ client.Ack, err error) { s.settled(size, err) }
 	for range s.o.count {
@@ -335,7 +336,7 @@ func (s *stream) settled(size int64, err error) {
 	}
 	s.acked++
 	s.bytes += size
-	s.progress.add(1)
+	s.progress.Add(1)
 }
 
 // failure is the error of the first message that failed.

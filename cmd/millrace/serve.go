@@ -15,6 +15,7 @@ import (
 	"github.com/millrace-mq/millrace/broker"
 	"github.com/millrace-mq/millrace/broker/config"
 	"github.com/millrace-mq/millrace/broker/server"
+	"github.com/millrace-mq/millrace/cmd/millrace/cli"
 	"github.com/millrace-mq/millrace/protocol"
 	"github.com/millrace-mq/millrace/storage/vfs"
 )
@@ -31,8 +32,8 @@ type serveOptions struct {
 const brokerMemory = 256 << 20
 
 // serve runs a broker until ctx ends, a signal comes or the disk fails.
-func serve(ctx context.Context, c *call, cfg *config.Config, o serveOptions) error {
-	began := c.now()
+func serve(ctx context.Context, c *cli.Call, cfg *config.Config, o serveOptions) error {
+	began := c.Now()
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
@@ -42,7 +43,7 @@ func serve(ctx context.Context, c *call, cfg *config.Config, o serveOptions) err
 	var facts hostFacts
 	facts.openFiles, facts.openFilesErr = raiseOpenFiles()
 	facts.memoryLimit = debug.SetMemoryLimit(-1)
-	if c.getenv("GOMEMLIMIT", "") == "" {
+	if c.Getenv("GOMEMLIMIT", "") == "" {
 		facts.memoryLimit = cfg.Limits.InflightBytes + brokerMemory
 		before := debug.SetMemoryLimit(facts.memoryLimit)
 		defer debug.SetMemoryLimit(before)
@@ -60,7 +61,7 @@ func serve(ctx context.Context, c *call, cfg *config.Config, o serveOptions) err
 	facts.fileSystem = fileSystem(cfg.Storage.DataDir)
 	facts.free, facts.total, facts.spaceErr = r.disk.Space()
 	s := summary{build: readBuild(), config: cfg, options: o, host: facts, broker: r.broker, addr: r.addr, recovery: recovery}
-	if err := s.tell(c, log, c.now().Sub(began)); err != nil {
+	if err := s.tell(c, log, c.Now().Sub(began)); err != nil {
 		return errors.Join(err, r.cut())
 	}
 	if err := writePortFile(o.portFile, r.addr); err != nil {
@@ -86,7 +87,7 @@ type running struct {
 // start opens the data directory and begins to serve.
 //
 // Errors name the directory and, when it is taken, its holder.
-func start(c *call, cfg *config.Config, log *slog.Logger) (*running, error) {
+func start(c *cli.Call, cfg *config.Config, log *slog.Logger) (*running, error) {
 	r := &running{served: make(chan error, 1), failed: make(chan error, 1)}
 	dir := cfg.Storage.DataDir
 	disk, err := vfs.OS(dir)
@@ -115,14 +116,14 @@ func start(c *call, cfg *config.Config, log *slog.Logger) (*running, error) {
 	return r, nil
 }
 
-func brokerOptions(c *call, cfg *config.Config, log *slog.Logger, r *running) broker.Options {
+func brokerOptions(c *cli.Call, cfg *config.Config, log *slog.Logger, r *running) broker.Options {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "an unknown host"
 	}
 	began := time.Now() // its monotonic part goes on whatever happens to the clock
 	o := broker.Options{
-		FS: r.disk, Now: func() int64 { return c.now().UnixNano() }, Log: log,
+		FS: r.disk, Now: func() int64 { return c.Now().UnixNano() }, Log: log,
 		Elapsed:     func() int64 { return int64(time.Since(began)) },
 		Holder:      fmt.Sprintf("pid %d on %s", os.Getpid(), host),
 		WriteBehind: cfg.Storage.WriteBehind, WriteBehindInterval: cfg.Storage.WriteBehindInterval, ParallelSyncs: cfg.Storage.ParallelSyncs,

@@ -11,44 +11,45 @@ import (
 	"syscall"
 
 	"github.com/millrace-mq/millrace/broker/config"
+	"github.com/millrace-mq/millrace/cmd/millrace/cli"
 )
 
-var serverCommand = command{
-	name:    "server",
-	summary: "Run a broker",
-	help: "Runs until SIGTERM or SIGINT, then drains: no new connections and messages, what was accepted is appended, synced and answered, " +
+var serverCommand = cli.Command{
+	Name:    "server",
+	Summary: "Run a broker",
+	Help: "Runs until SIGTERM or SIGINT, then drains: no new connections and messages, what was accepted is appended, synced and answered, " +
 		"and clients get up to drain.timeout to leave. A second signal cuts the clients off; what was accepted is synced even then.\n" +
 		"The log goes to stderr. On a terminal a summary says where the data is, how safe an acknowledgement is, and what recovery found.\n" +
 		"--port-file FILE is written once clients can connect: {\"client\":\"host:port\",\"http\":\"host:port\",\"pid\":N}; http is empty " +
 		"as long as there is no HTTP listener. It is removed when the broker ends in order.\n" +
 		"--check-config reads the whole configuration, prints every problem, and ends without opening anything: exit code 0 or 78.",
-	setup: func(fs *flag.FlagSet) runFunc {
+	Setup: func(fs *flag.FlagSet) cli.RunFunc {
 		check := fs.Bool("check-config", false, "check the configuration and end")
 		portFile := fs.String("port-file", "", "write the addresses as JSON to `FILE` once ready")
 		load := configFlags(fs)
-		return func(ctx context.Context, c *call) error {
+		return func(ctx context.Context, c *cli.Call) error {
 			cfg, err := loadForServing(c, load)
 			if err != nil {
 				return err
 			}
 			if *check {
-				return c.object(map[string]bool{"ok": true}, func(w io.Writer) { fmt.Fprintln(w, "the configuration is valid") })
+				return c.Object(map[string]bool{"ok": true}, func(w io.Writer) { fmt.Fprintln(w, "the configuration is valid") })
 			}
-			return serve(ctx, c, cfg, serveOptions{portFile: *portFile, banner: c.terminal && !c.quiet})
+			return serve(ctx, c, cfg, serveOptions{portFile: *portFile, banner: c.Terminal && !c.Quiet})
 		}
 	},
 }
 
-var devCommand = command{
-	name:    "dev",
-	summary: "Run a broker to try things out, with temporary data",
-	help: "Like server, but with a data directory that is made for this run and removed with everything in it at its end. " +
+var devCommand = cli.Command{
+	Name:    "dev",
+	Summary: "Run a broker to try things out, with temporary data",
+	Help: "Like server, but with a data directory that is made for this run and removed with everything in it at its end. " +
 		"With --data DIR (or storage.data_dir) the data is kept there.",
-	setup: func(fs *flag.FlagSet) runFunc {
+	Setup: func(fs *flag.FlagSet) cli.RunFunc {
 		data := fs.String("data", "", "keep the data in `DIR`")
 		portFile := fs.String("port-file", "", "write the addresses as JSON to `FILE` once ready")
 		load := configFlags(fs)
-		return func(ctx context.Context, c *call) error {
+		return func(ctx context.Context, c *cli.Call) error {
 			cfg, err := loadForServing(c, load)
 			if err != nil {
 				return err
@@ -59,8 +60,8 @@ var devCommand = command{
 }
 
 // serveDev serves from a directory that is given, configured or temporary.
-func serveDev(ctx context.Context, c *call, cfg *config.Config, dir, portFile string) (err error) {
-	o := serveOptions{portFile: portFile, banner: !c.quiet, dev: true}
+func serveDev(ctx context.Context, c *cli.Call, cfg *config.Config, dir, portFile string) (err error) {
+	o := serveOptions{portFile: portFile, banner: !c.Quiet, dev: true}
 	switch {
 	case dir != "":
 		cfg.Storage.DataDir = dir
@@ -77,7 +78,7 @@ func serveDev(ctx context.Context, c *call, cfg *config.Config, dir, portFile st
 
 // loadForServing loads the configuration and checks what only the machine can
 // tell: that the data directory can be written.
-func loadForServing(c *call, load func(*call) (*config.Config, error)) (*config.Config, error) {
+func loadForServing(c *cli.Call, load func(*cli.Call) (*config.Config, error)) (*config.Config, error) {
 	cfg, err := load(c)
 	if err != nil {
 		return nil, err
@@ -96,7 +97,7 @@ func loadForServing(c *call, load func(*call) (*config.Config, error)) (*config.
 		}
 	}
 	if len(problems) > 0 {
-		return nil, withCode(exitConfig, problems)
+		return nil, cli.WithCode(cli.ExitConfig, problems)
 	}
 	return cfg, nil
 }

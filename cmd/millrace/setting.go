@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace-mq/millrace/broker/config"
+	"github.com/millrace-mq/millrace/cmd/millrace/cli"
 	"github.com/millrace-mq/millrace/protocol"
 )
 
@@ -19,7 +20,7 @@ func parseSetting(spec *protocol.SettingSpec, text string) (protocol.Setting, er
 	case "level":
 		level, ok := protocol.ParseLevel(text)
 		if !ok || level == protocol.LevelTopic {
-			return protocol.Setting{}, fmt.Errorf("%s = %q: not one of %s%s", spec.Name, text, strings.Join(levelNames, ", "), suggestion(text, levelNames, ""))
+			return protocol.Setting{}, fmt.Errorf("%s = %q: not one of %s%s", spec.Name, text, strings.Join(levelNames, ", "), cli.Suggestion(text, levelNames, ""))
 		}
 		value = uint64(level)
 	case "ms":
@@ -105,7 +106,7 @@ func (v *settingsValue) Set(text string) error {
 	name = strings.ReplaceAll(strings.TrimSpace(name), "-", "_")
 	spec := protocol.SettingByName(name)
 	if spec == nil {
-		return fmt.Errorf("unknown setting %q%s", name, suggestion(name, settingNames(), ""))
+		return fmt.Errorf("unknown setting %q%s", name, cli.Suggestion(name, settingNames(), ""))
 	}
 	return v.put(spec, strings.TrimSpace(value))
 }
@@ -146,7 +147,7 @@ func settingFlags(fs *flag.FlagSet) *settingsValue {
 		name := strings.ReplaceAll(spec.Name, "_", "-")
 		fs.Var(&oneSetting{all, spec}, name, usage)
 	}
-	alias(fs, "p", "partitions")
+	cli.Alias(fs, "p", "partitions")
 	return all
 }
 

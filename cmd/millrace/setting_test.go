@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -57,7 +58,7 @@ func TestSettingTextIsReadBack(t *testing.T) {
 }
 
 func TestEverySettingHasAFlag(t *testing.T) {
-	fs := newFlagSet("")
+	fs := flag.NewFlagSet("", flag.ContinueOnError)
 	v := settingFlags(fs)
 	require.NoError(t, fs.Parse([]string{"-p", "3", "--retention", "1d", "--retention-bytes=1GiB", "--segment-bytes", "1MiB", "--segment-age", "0",
 		"--durability", "none", "--max-message-bytes", "2KiB"}))

@@ -12,58 +12,59 @@ import (
 	"time"
 
 	"github.com/millrace-mq/millrace/client"
+	"github.com/millrace-mq/millrace/cmd/millrace/cli"
 	"github.com/millrace-mq/millrace/protocol"
 )
 
-var topicsLsCommand = command{
-	name:    "topics ls",
-	args:    "[PATTERN]",
-	maxArgs: 1,
-	summary: "List topics",
-	help:    "PATTERN is a name with * ? and [a-z]. Records and bytes are those kept now, in all partitions.",
-	setup: func(*flag.FlagSet) runFunc {
-		return func(ctx context.Context, c *call) error {
+var topicsLsCommand = cli.Command{
+	Name:    "topics ls",
+	Args:    "[PATTERN]",
+	MaxArgs: 1,
+	Summary: "List topics",
+	Help:    "PATTERN is a name with * ? and [a-z]. Records and bytes are those kept now, in all partitions.",
+	Setup: func(*flag.FlagSet) cli.RunFunc {
+		return func(ctx context.Context, c *cli.Call) error {
 			pattern := "*"
-			if len(c.args) > 0 {
-				pattern = c.args[0]
+			if len(c.Args) > 0 {
+				pattern = c.Args[0]
 			}
 			if _, err := path.Match(pattern, ""); err != nil {
-				return usagef("topics ls: pattern %q: %w", pattern, err)
+				return cli.Usagef("topics ls: pattern %q: %w", pattern, err)
 			}
-			return c.withClient(ctx, func(cl *client.Client) error { return listTopics(ctx, c, cl, pattern) })
+			return withClient(ctx, c, func(cl *client.Client) error { return listTopics(ctx, c, cl, pattern) })
 		}
 	},
 }
 
-func listTopics(ctx context.Context, c *call, cl *client.Client, pattern string) error {
-	out := c.rows("topic", "partitions", "records", "bytes")
+func listTopics(ctx context.Context, c *cli.Call, cl *client.Client, pattern string) error {
+	out := c.Rows("topic", "partitions", "records", "bytes")
 	for t, err := range cl.Topics(ctx) {
 		if err != nil {
 			return err
 		}
 		if ok, err := path.Match(pattern, t.Name); err == nil && ok {
-			out.add(t.Name, t.Partitions, t.Records, byteSize(t.Bytes))
+			out.Add(t.Name, t.Partitions, t.Records, cli.ByteSize(t.Bytes))
 		}
 	}
-	return out.flush()
+	return out.Flush()
 }
 
-var topicsShowCommand = command{
-	name:    "topics show",
-	args:    "TOPIC",
-	minArgs: 1, maxArgs: 1,
-	summary: "Show a topic: settings, partitions, where they begin and end",
-	help: "With -o json: {\"topic\",\"id\",\"settings\":{…},\"partitions\":[{\"partition\",\"state\",\"epoch\",\"start\",\"end\",\"durable\",\"records\"," +
+var topicsShowCommand = cli.Command{
+	Name:    "topics show",
+	Args:    "TOPIC",
+	MinArgs: 1, MaxArgs: 1,
+	Summary: "Show a topic: settings, partitions, where they begin and end",
+	Help: "With -o json: {\"topic\",\"id\",\"settings\":{…},\"partitions\":[{\"partition\",\"state\",\"epoch\",\"start\",\"end\",\"durable\",\"records\"," +
 		"\"bytes\",\"segments\",\"newest\"}]}; settings are numbers (sizes in bytes, times in milliseconds) but for durability, a name. " +
 		"end is behind the last record that readers see, durable behind the last that is on the disk, newest the time of the last append.",
-	setup: func(*flag.FlagSet) runFunc {
-		return func(ctx context.Context, c *call) error {
-			return c.withClient(ctx, func(cl *client.Client) error {
-				info, err := cl.DescribeTopic(ctx, c.args[0])
+	Setup: func(*flag.FlagSet) cli.RunFunc {
+		return func(ctx context.Context, c *cli.Call) error {
+			return withClient(ctx, c, func(cl *client.Client) error {
+				info, err := cl.DescribeTopic(ctx, c.Args[0])
 				if err != nil {
 					return err
 				}
-				return c.printTopic(info)
+				return printTopic(c, info)
 			})
 		}
 	},
@@ -116,22 +117,22 @@ func topicFactsOf(info protocol.TopicInfo) topicFacts {
 }
 
 // printTopic shows a topic in every form; CSV has a row for each partition.
-func (c *call) printTopic(info protocol.TopicInfo) error {
+func printTopic(c *cli.Call, info protocol.TopicInfo) error {
 	facts := topicFactsOf(info)
-	if c.output == outputCSV {
-		return c.partitionRows(facts.Partitions)
+	if c.Output == cli.OutputCSV {
+		return partitionRows(c, facts.Partitions)
 	}
-	return c.object(facts, func(w io.Writer) {
+	return c.Object(facts, func(w io.Writer) {
 		fmt.Fprintf(w, "%s\n", facts.Topic)
-		settings := newTextTable()
+		settings := cli.NewTextTable()
 		for _, s := range info.Settings {
 			if spec := s.ID.Spec(); spec != nil {
-				settings.add([]string{"  " + spec.Name, settingLine(spec, s.Value)})
+				settings.Add([]string{"  " + spec.Name, settingLine(spec, s.Value)})
 			}
 		}
 		fmt.Fprintf(w, "%s\n", settings)
-		inner := &call{world: world{stdout: w}}
-		_ = inner.partitionRows(facts.Partitions) // w keeps its error
+		inner := &cli.Call{World: cli.World{Stdout: w}}
+		_ = partitionRows(inner, facts.Partitions) // w keeps its error
 	})
 }
 
@@ -143,31 +144,31 @@ func settingLine(spec *protocol.SettingSpec, value uint64) string {
 	return settingText(spec, value)
 }
 
-func (c *call) partitionRows(list []partitionFacts) error {
-	out := c.rows("partition", "state", "epoch", "start", "end", "durable", "records", "bytes", "segments", "newest")
+func partitionRows(c *cli.Call, list []partitionFacts) error {
+	out := c.Rows("partition", "state", "epoch", "start", "end", "durable", "records", "bytes", "segments", "newest")
 	for _, p := range list {
-		out.add(p.Partition, p.State, p.Epoch, p.Start, p.End, p.Durable, p.Records, byteSize(p.Bytes), p.Segments, p.Newest)
+		out.Add(p.Partition, p.State, p.Epoch, p.Start, p.End, p.Durable, p.Records, cli.ByteSize(p.Bytes), p.Segments, p.Newest)
 	}
-	return out.flush()
+	return out.Flush()
 }
 
-var topicsRmCommand = command{
-	name:    "topics rm",
-	args:    "TOPIC",
-	minArgs: 1, maxArgs: 1,
-	summary: "Remove a topic with all of its messages",
-	help:    "Asks for the topic's name on standard input, unless --yes is given. With --dry-run it says what would be removed.",
-	setup: func(fs *flag.FlagSet) runFunc {
+var topicsRmCommand = cli.Command{
+	Name:    "topics rm",
+	Args:    "TOPIC",
+	MinArgs: 1, MaxArgs: 1,
+	Summary: "Remove a topic with all of its messages",
+	Help:    "Asks for the topic's name on standard input, unless --yes is given. With --dry-run it says what would be removed.",
+	Setup: func(fs *flag.FlagSet) cli.RunFunc {
 		yes := fs.Bool("yes", false, "do not ask")
 		dry := fs.Bool("dry-run", false, "say what would be removed, and do nothing")
-		return func(ctx context.Context, c *call) error {
-			return c.withClient(ctx, func(cl *client.Client) error { return removeTopic(ctx, c, cl, *yes, *dry) })
+		return func(ctx context.Context, c *cli.Call) error {
+			return withClient(ctx, c, func(cl *client.Client) error { return removeTopic(ctx, c, cl, *yes, *dry) })
 		}
 	},
 }
 
-func removeTopic(ctx context.Context, c *call, cl *client.Client, yes, dry bool) error {
-	name := c.args[0]
+func removeTopic(ctx context.Context, c *cli.Call, cl *client.Client, yes, dry bool) error {
+	name := c.Args[0]
 	info, err := cl.DescribeTopic(ctx, name)
 	if err != nil {
 		return err
@@ -178,9 +179,9 @@ func removeTopic(ctx context.Context, c *call, cl *client.Client, yes, dry bool)
 		removed.Bytes += p.Bytes
 	}
 	if !dry && !yes {
-		fmt.Fprintf(c.stderr, "This removes %s with %s and %s (%s) for ever.\nType the topic's name to go on: ",
-			name, plural(removed.Partitions, "partition"), plural(int(removed.Records), "record"), humanSize(int64(removed.Bytes)))
-		line, err := bufio.NewReader(io.LimitReader(c.stdin, 4*protocol.MaxName)).ReadString('\n')
+		fmt.Fprintf(c.Stderr, "This removes %s with %s and %s (%s) for ever.\nType the topic's name to go on: ",
+			name, cli.Plural(removed.Partitions, "partition"), cli.Plural(int(removed.Records), "record"), cli.HumanSize(int64(removed.Bytes)))
+		line, err := bufio.NewReader(io.LimitReader(c.Stdin, 4*protocol.MaxName)).ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
@@ -193,12 +194,12 @@ func removeTopic(ctx context.Context, c *call, cl *client.Client, yes, dry bool)
 			return err
 		}
 	}
-	return c.object(removed, func(w io.Writer) {
+	return c.Object(removed, func(w io.Writer) {
 		verb := "removed"
 		if dry {
 			verb = "would remove"
 		}
-		fmt.Fprintf(w, "%s %s: %s, %s, %s\n", verb, name, plural(removed.Partitions, "partition"), plural(int(removed.Records), "record"), humanSize(int64(removed.Bytes)))
+		fmt.Fprintf(w, "%s %s: %s, %s, %s\n", verb, name, cli.Plural(removed.Partitions, "partition"), cli.Plural(int(removed.Records), "record"), cli.HumanSize(int64(removed.Bytes)))
 	})
 }
 

@@ -7,60 +7,61 @@ import (
 	"io"
 
 	"github.com/millrace-mq/millrace/client"
+	"github.com/millrace-mq/millrace/cmd/millrace/cli"
 	"github.com/millrace-mq/millrace/protocol"
 )
 
-var topicsCreateCommand = command{
-	name:    "topics create",
-	args:    "TOPIC [NAME=VALUE ...]",
-	minArgs: 1, maxArgs: -1,
-	summary: "Create a topic",
-	help: "Settings are given as --NAME VALUE, --set NAME=VALUE or NAME=VALUE: millrace topics create orders -p 12 --retention 7d segment_bytes=64MiB. " +
+var topicsCreateCommand = cli.Command{
+	Name:    "topics create",
+	Args:    "TOPIC [NAME=VALUE ...]",
+	MinArgs: 1, MaxArgs: -1,
+	Summary: "Create a topic",
+	Help: "Settings are given as --NAME VALUE, --set NAME=VALUE or NAME=VALUE: millrace topics create orders -p 12 --retention 7d segment_bytes=64MiB. " +
 		"What is not named takes the broker's default. Prints the topic as topics show does.",
-	setup: func(fs *flag.FlagSet) runFunc {
+	Setup: func(fs *flag.FlagSet) cli.RunFunc {
 		settings := settingFlags(fs)
 		missing := fs.Bool("if-missing", false, "no error when the topic exists with the settings that are named")
 		dry := fs.Bool("dry-run", false, "check the name and the settings, and do nothing")
-		return func(ctx context.Context, c *call) error {
-			name := c.args[0]
-			if err := settings.arguments("topics create", c.args[1:]); err != nil {
+		return func(ctx context.Context, c *cli.Call) error {
+			name := c.Args[0]
+			if err := settings.arguments("topics create", c.Args[1:]); err != nil {
 				return err
 			}
 			if err := protocol.ValidClientTopic(name); err != nil {
-				return withCode(exitUsage, err)
+				return cli.WithCode(cli.ExitUsage, err)
 			}
 			if *dry {
-				return c.printChanges(changesOf(nil, settings.list))
+				return printChanges(c, changesOf(nil, settings.list))
 			}
-			return c.withClient(ctx, func(cl *client.Client) error {
+			return withClient(ctx, c, func(cl *client.Client) error {
 				info, err := cl.CreateTopic(ctx, name, settings.list, *missing)
 				if err != nil {
 					return err
 				}
-				return c.printTopic(info)
+				return printTopic(c, info)
 			})
 		}
 	},
 }
 
-var topicsSetCommand = command{
-	name:    "topics set",
-	args:    "TOPIC [NAME=VALUE ...]",
-	minArgs: 1, maxArgs: -1,
-	summary: "Change settings of a topic",
-	help: "Settings are given as NAME=VALUE, --NAME VALUE or --set NAME=VALUE: millrace topics set orders retention=30d partitions=24. " +
+var topicsSetCommand = cli.Command{
+	Name:    "topics set",
+	Args:    "TOPIC [NAME=VALUE ...]",
+	MinArgs: 1, MaxArgs: -1,
+	Summary: "Change settings of a topic",
+	Help: "Settings are given as NAME=VALUE, --NAME VALUE or --set NAME=VALUE: millrace topics set orders retention=30d partitions=24. " +
 		"Prints what each was before. Partitions can be raised, not lowered.",
-	setup: func(fs *flag.FlagSet) runFunc {
+	Setup: func(fs *flag.FlagSet) cli.RunFunc {
 		settings := settingFlags(fs)
 		dry := fs.Bool("dry-run", false, "say what would change, and do nothing")
-		return func(ctx context.Context, c *call) error {
-			if err := settings.arguments("topics set", c.args[1:]); err != nil {
+		return func(ctx context.Context, c *cli.Call) error {
+			if err := settings.arguments("topics set", c.Args[1:]); err != nil {
 				return err
 			}
 			if len(settings.list) == 0 {
-				return usagef("topics set: no setting to change; give NAME=VALUE")
+				return cli.Usagef("topics set: no setting to change; give NAME=VALUE")
 			}
-			return c.withClient(ctx, func(cl *client.Client) error { return alterTopic(ctx, c, cl, settings.list, *dry) })
+			return withClient(ctx, c, func(cl *client.Client) error { return alterTopic(ctx, c, cl, settings.list, *dry) })
 		}
 	},
 }
@@ -69,21 +70,21 @@ var topicsSetCommand = command{
 func (v *settingsValue) arguments(verb string, args []string) error {
 	for _, arg := range args {
 		if err := v.Set(arg); err != nil {
-			return usagef("%s: %w", verb, err)
+			return cli.Usagef("%s: %w", verb, err)
 		}
 	}
 	return nil
 }
 
-func alterTopic(ctx context.Context, c *call, cl *client.Client, settings protocol.TopicSettings, dry bool) error {
-	before, err := cl.DescribeTopic(ctx, c.args[0])
+func alterTopic(ctx context.Context, c *cli.Call, cl *client.Client, settings protocol.TopicSettings, dry bool) error {
+	before, err := cl.DescribeTopic(ctx, c.Args[0])
 	if err != nil {
 		return err
 	}
 	if dry {
-		return c.printChanges(changesOf(before.Settings, settings))
+		return printChanges(c, changesOf(before.Settings, settings))
 	}
-	after, err := cl.AlterTopic(ctx, c.args[0], settings)
+	after, err := cl.AlterTopic(ctx, c.Args[0], settings)
 	if err != nil {
 		return err
 	}
@@ -94,7 +95,7 @@ func alterTopic(ctx context.Context, c *call, cl *client.Client, settings protoc
 		}
 		now = append(now, s)
 	}
-	return c.printChanges(changesOf(before.Settings, now))
+	return printChanges(c, changesOf(before.Settings, now))
 }
 
 // change is a setting before and after.
@@ -116,13 +117,13 @@ func changesOf(before, after protocol.TopicSettings) []change {
 	return list
 }
 
-func (c *call) printChanges(list []change) error {
+func printChanges(c *cli.Call, list []change) error {
 	if len(list) == 0 {
-		return c.object(map[string]bool{"ok": true}, func(w io.Writer) { fmt.Fprintln(w, "ok: the broker's defaults") })
+		return c.Object(map[string]bool{"ok": true}, func(w io.Writer) { fmt.Fprintln(w, "ok: the broker's defaults") })
 	}
-	out := c.rows("setting", "before", "after")
+	out := c.Rows("setting", "before", "after")
 	for _, ch := range list {
-		out.add(ch.spec.Name, ch.before, ch.after)
+		out.Add(ch.spec.Name, ch.before, ch.after)
 	}
-	return out.flush()
+	return out.Flush()
 }

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"github.com/millrace-mq/millrace/cmd/millrace/cli"
 	"github.com/millrace-mq/millrace/protocol"
 )
 
@@ -73,13 +74,13 @@ func (b buildFacts) String() string {
 	return fmt.Sprintf("%s (%s)", b.Version, inside)
 }
 
-var versionCommand = command{
-	name:    "version",
-	summary: "Print the version of this program",
-	setup: func(*flag.FlagSet) runFunc {
-		return func(_ context.Context, c *call) error {
+var versionCommand = cli.Command{
+	Name:    "version",
+	Summary: "Print the version of this program",
+	Setup: func(*flag.FlagSet) cli.RunFunc {
+		return func(_ context.Context, c *cli.Call) error {
 			facts := readBuild()
-			return c.object(facts, func(w io.Writer) { fmt.Fprintf(w, "millrace %s\n", facts) })
+			return c.Object(facts, func(w io.Writer) { fmt.Fprintf(w, "millrace %s\n", facts) })
 		}
 	},
 }

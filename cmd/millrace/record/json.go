@@ -1,39 +1,42 @@
-package main
+package record
 
 import (
 	"encoding/base64"
+	"strconv"
+	"time"
 	"unicode/utf8"
 
 	"github.com/millrace-mq/millrace/protocol"
 )
 
-// appendRecordJSON appends a record as one line:
+// AppendJSON appends a record as one line:
 //
 //	{"topic":"t","partition":0,"offset":0,"timestamp":"…","key":…,"value":…,"headers":[{"name":"…","value":"…"}]}
 //
 // Bytes that are no UTF-8 stand in base64 under key_base64 and value_base64. A
 // record without key has key null, a tombstone value null.
-func appendRecordJSON(dst []byte, topic string, partition uint32, r *protocol.Record) []byte {
-	dst = appendJSONString(append(dst, `{"topic":`...), []byte(topic))
+func AppendJSON(dst []byte, topic string, partition uint32, r *protocol.Record) []byte {
+	dst = AppendJSONString(append(dst, `{"topic":`...), []byte(topic))
 	dst = append(dst, `,"partition":`...)
-	dst = append(dst, itoa(uint64(partition))...)
+	dst = strconv.AppendUint(dst, uint64(partition), 10)
 	dst = append(dst, `,"offset":`...)
-	dst = append(dst, itoa(r.Offset)...)
+	dst = strconv.AppendUint(dst, r.Offset, 10)
 	dst = append(dst, `,"timestamp":"`...)
-	dst = append(dst, rfc3339(r.Timestamp)...)
-	dst = appendContentJSON(append(dst, `",`...), r)
+	dst = append(dst, RFC3339(r.Timestamp)...)
+	dst = AppendContentJSON(append(dst, `",`...), r)
 	return append(dst, "}\n"...)
 }
 
-// appendContentJSON appends key, value and headers as fields of an object.
-func appendContentJSON(dst []byte, r *protocol.Record) []byte {
+// AppendContentJSON appends key, value and headers as fields of an object.
+func AppendContentJSON(dst []byte, r *protocol.Record) []byte {
 	dst = appendBytesJSON(dst, "key", r.Key)
 	dst = appendBytesJSON(append(dst, ','), "value", r.Value)
 	dst = append(dst, `,"headers":`...)
-	return appendHeadersJSON(dst, r.Headers)
+	return AppendHeadersJSON(dst, r.Headers)
 }
 
-func appendHeadersJSON(dst []byte, headers protocol.Headers) []byte {
+// AppendHeadersJSON appends headers as a list of objects with name and value.
+func AppendHeadersJSON(dst []byte, headers protocol.Headers) []byte {
 	dst = append(dst, '[')
 	first := true
 	for name, value, rest, ok := headers.Next(); ok; name, value, rest, ok = rest.Next() {
@@ -55,15 +58,15 @@ func appendBytesJSON(dst []byte, name string, b []byte) []byte {
 	case b == nil:
 		return append(dst, `":null`...)
 	case utf8.Valid(b):
-		return appendJSONString(append(dst, `":`...), b)
+		return AppendJSONString(append(dst, `":`...), b)
 	}
 	dst = append(dst, `_base64":"`...)
 	dst = base64.StdEncoding.AppendEncode(dst, b)
 	return append(dst, '"')
 }
 
-// appendJSONString appends UTF-8 as a JSON string. Other bytes become U+FFFD.
-func appendJSONString(dst, s []byte) []byte {
+// AppendJSONString appends UTF-8 as a JSON string. Other bytes become U+FFFD.
+func AppendJSONString(dst, s []byte) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')
 	from := 0
@@ -97,10 +100,18 @@ func appendJSONString(dst, s []byte) []byte {
 	return append(append(dst, s[from:]...), '"')
 }
 
-// textOrBase64 returns bytes as text, or in base64 where they are no UTF-8.
-func textOrBase64(b []byte) (text, base string) {
+// TextOrBase64 returns bytes as text, or in base64 where they are no UTF-8.
+func TextOrBase64(b []byte) (text, base string) {
 	if utf8.Valid(b) {
 		return string(b), ""
 	}
 	return "", base64.StdEncoding.EncodeToString(b)
+}
+
+// RFC3339 writes a time in ns since 1970; what an int64 cannot hold as a number.
+func RFC3339(ns uint64) string {
+	if ns > 1<<63-1 {
+		return strconv.FormatUint(ns, 10)
+	}
+	return time.Unix(0, int64(ns)).UTC().Format(time.RFC3339Nano)
 }

@@ -1,4 +1,4 @@
-package main
+package record
 
 import (
 	"encoding/base64"
@@ -10,38 +10,44 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/millrace-mq/millrace/cmd/millrace/cli"
 	"github.com/millrace-mq/millrace/protocol"
 )
 
-// recordFormat is a compiled -f text: what it appends for a record.
-type recordFormat struct {
+// Format is a compiled -f text: what it appends for a record.
+type Format struct {
+	// Safe is for a screen: bytes that are no text, and control characters, are
+	// shown escaped, so that no message can command the terminal.
+	Safe bool
+
 	pieces []formatPiece
-	safe   bool // for a screen: bytes that are no text are shown quoted
 }
 
 // formatPiece appends one part of a format.
-type formatPiece func(dst []byte, f *recordFormat, p *placedRecord) []byte
+type formatPiece func(dst []byte, f *Format, p *Placed) []byte
 
-// placedRecord is a record and where it comes from.
-type placedRecord struct {
-	topic     string
-	partition uint32
+// Placed is a record and where it comes from.
+type Placed struct {
+	Topic     string
+	Partition uint32
 	*protocol.Record
 }
 
-// formatHelp lists the letters for help.
-const formatHelp = `%t topic, %p partition, %o offset, %k key, %s or %v value, %K and %S their lengths in bytes (-1 = none), ` +
+// FormatHelp lists the letters of a format for help.
+const FormatHelp = `%t topic, %p partition, %o offset, %k key, %s or %v value, %K and %S their lengths in bytes (-1 = none), ` +
 	`%h headers as name=value,…, %d time of the append, %% a percent sign; \n \t \r \0 \\ and \xHH. ` +
 	`%k, %s, %v and %h take {hex}, {base64} or {json}; %d takes {rfc3339} (the default), {unix} or {ns}`
 
-// parseFormat compiles a format.
-func parseFormat(text string) (*recordFormat, error) {
-	f := &recordFormat{}
+// ParseFormat compiles a format, whose letters FormatHelp explains.
+//
+// Errors: an unknown letter, modifier or escape, with what there is instead.
+func ParseFormat(text string) (*Format, error) {
+	f := &Format{}
 	literal := []byte(nil)
 	flush := func() {
 		if len(literal) > 0 {
 			fixed := literal
-			f.pieces = append(f.pieces, func(dst []byte, _ *recordFormat, _ *placedRecord) []byte { return append(dst, fixed...) })
+			f.pieces = append(f.pieces, func(dst []byte, _ *Format, _ *Placed) []byte { return append(dst, fixed...) })
 			literal = nil
 		}
 	}
@@ -74,8 +80,8 @@ func parseFormat(text string) (*recordFormat, error) {
 	return f, nil
 }
 
-// append writes a record.
-func (f *recordFormat) append(dst []byte, p *placedRecord) []byte {
+// Append appends what the format makes of a record.
+func (f *Format) Append(dst []byte, p *Placed) []byte {
 	for _, piece := range f.pieces {
 		dst = piece(dst, f, p)
 	}
@@ -122,7 +128,7 @@ func parseVerb(text string) (piece formatPiece, n int, err error) {
 	}
 	modifiers, ok := formatVerbs[text[1]]
 	if !ok {
-		return nil, 0, fmt.Errorf("format: unknown %q; there are %s", text[:2], formatHelp)
+		return nil, 0, fmt.Errorf("format: unknown %q; there are %s", text[:2], FormatHelp)
 	}
 	modifier, n := modifiers[0], 2
 	if strings.HasPrefix(text[2:], "{") {
@@ -136,7 +142,7 @@ func parseVerb(text string) (piece formatPiece, n int, err error) {
 			if len(named) == 0 {
 				return nil, 0, fmt.Errorf("format: %s takes nothing in braces", text[:2])
 			}
-			return nil, 0, fmt.Errorf("format: %s takes {%s}, not {%s}%s", text[:2], strings.Join(named, "}, {"), modifier, suggestion(modifier, named, ""))
+			return nil, 0, fmt.Errorf("format: %s takes {%s}, not {%s}%s", text[:2], strings.Join(named, "}, {"), modifier, cli.Suggestion(modifier, named, ""))
 		}
 	}
 	return verbPiece(text[1], modifier), n, nil
@@ -145,33 +151,33 @@ func parseVerb(text string) (piece formatPiece, n int, err error) {
 func verbPiece(letter byte, modifier string) formatPiece {
 	switch letter {
 	case 't':
-		return func(dst []byte, _ *recordFormat, p *placedRecord) []byte { return append(dst, p.topic...) }
+		return func(dst []byte, _ *Format, p *Placed) []byte { return append(dst, p.Topic...) }
 	case 'p':
-		return func(dst []byte, _ *recordFormat, p *placedRecord) []byte {
-			return strconv.AppendUint(dst, uint64(p.partition), 10)
+		return func(dst []byte, _ *Format, p *Placed) []byte {
+			return strconv.AppendUint(dst, uint64(p.Partition), 10)
 		}
 	case 'o':
-		return func(dst []byte, _ *recordFormat, p *placedRecord) []byte {
+		return func(dst []byte, _ *Format, p *Placed) []byte {
 			return strconv.AppendUint(dst, p.Offset, 10)
 		}
 	case 'K':
-		return func(dst []byte, _ *recordFormat, p *placedRecord) []byte { return appendLength(dst, p.Key) }
+		return func(dst []byte, _ *Format, p *Placed) []byte { return appendLength(dst, p.Key) }
 	case 'S':
-		return func(dst []byte, _ *recordFormat, p *placedRecord) []byte { return appendLength(dst, p.Value) }
+		return func(dst []byte, _ *Format, p *Placed) []byte { return appendLength(dst, p.Value) }
 	case 'k':
-		return func(dst []byte, f *recordFormat, p *placedRecord) []byte { return f.appendBytes(dst, p.Key, modifier) }
+		return func(dst []byte, f *Format, p *Placed) []byte { return f.appendBytes(dst, p.Key, modifier) }
 	case 's', 'v':
-		return func(dst []byte, f *recordFormat, p *placedRecord) []byte {
+		return func(dst []byte, f *Format, p *Placed) []byte {
 			return f.appendBytes(dst, p.Value, modifier)
 		}
 	case 'h':
-		return func(dst []byte, f *recordFormat, p *placedRecord) []byte {
+		return func(dst []byte, f *Format, p *Placed) []byte {
 			return f.appendHeaders(dst, p.Headers, modifier)
 		}
 	case 'd':
-		return func(dst []byte, _ *recordFormat, p *placedRecord) []byte { return appendTime(dst, p.Record, modifier) }
+		return func(dst []byte, _ *Format, p *Placed) []byte { return appendTime(dst, p.Record, modifier) }
 	}
-	panic("millrace: format verb without a piece: " + string(letter))
+	panic("record: format verb without a piece: " + string(letter))
 }
 
 func appendLength(dst, b []byte) []byte {
@@ -188,12 +194,12 @@ func appendTime(dst []byte, r *protocol.Record, modifier string) []byte {
 	case "ns":
 		return strconv.AppendUint(dst, r.Timestamp, 10)
 	}
-	return append(dst, rfc3339(r.Timestamp)...)
+	return append(dst, RFC3339(r.Timestamp)...)
 }
 
-func (f *recordFormat) appendHeaders(dst []byte, headers protocol.Headers, modifier string) []byte {
+func (f *Format) appendHeaders(dst []byte, headers protocol.Headers, modifier string) []byte {
 	if modifier == "json" {
-		return appendHeadersJSON(dst, headers)
+		return AppendHeadersJSON(dst, headers)
 	}
 	first := true
 	for name, value, rest, ok := headers.Next(); ok; name, value, rest, ok = rest.Next() {
@@ -207,7 +213,7 @@ func (f *recordFormat) appendHeaders(dst []byte, headers protocol.Headers, modif
 	return dst
 }
 
-func (f *recordFormat) appendBytes(dst, b []byte, modifier string) []byte {
+func (f *Format) appendBytes(dst, b []byte, modifier string) []byte {
 	switch modifier {
 	case "hex":
 		return hex.AppendEncode(dst, b)
@@ -217,9 +223,9 @@ func (f *recordFormat) appendBytes(dst, b []byte, modifier string) []byte {
 		if b == nil {
 			return append(dst, "null"...)
 		}
-		return appendJSONString(dst, b)
+		return AppendJSONString(dst, b)
 	}
-	if f.safe {
+	if f.Safe {
 		return appendSafe(dst, b)
 	}
 	return append(dst, b...)
@@ -238,7 +244,7 @@ func appendSafe(dst, b []byte) []byte {
 		if i < 0 {
 			i = len(b)
 		}
-		dst = append(dst, printable(string(b[:i]))...)
+		dst = append(dst, cli.Printable(string(b[:i]))...)
 		if i < len(b) {
 			dst = append(dst, b[i])
 			i++

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bytes"
@@ -16,17 +16,17 @@ import (
 func work(t *testing.T, terminal bool, mode progressMode, quiet bool) string {
 	var stderr bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
-		c := &call{world: world{stderr: &stderr, terminal: terminal, now: time.Now}, progress: mode, quiet: quiet}
-		p := c.startProgress("produce", "records", 600_000)
+		c := &Call{World: World{Stderr: &stderr, Terminal: terminal, Now: time.Now}, progress: mode, Quiet: quiet}
+		p := c.StartProgress("produce", "records", 600_000)
 		<-time.After(50 * time.Millisecond) // between the reports, not at the same time
 		tick := time.NewTicker(100 * time.Millisecond)
 		defer tick.Stop()
 		for range 300 {
 			<-tick.C
-			p.add(1000)
+			p.Add(1000)
 		}
-		p.finish()
-		p.finish()
+		p.Finish()
+		p.Finish()
 	})
 	return stderr.String()
 }
@@ -64,11 +64,11 @@ func TestQuietAndNeverPrintNothing(t *testing.T) {
 
 func TestProgressWithoutATotalHasNoPercentage(t *testing.T) {
 	require.Equal(t, "scan  7 files  0/s  0.5 s", state{Label: "scan", Unit: "files", Done: 7, Seconds: 0.5}.String())
-	require.Equal(t, "2m30s", humanSeconds(150))
+	require.Equal(t, "2m30s", HumanSeconds(150))
 	var stderr bytes.Buffer
-	c := &call{world: world{stderr: &stderr, now: time.Now}}
-	p := c.startProgress("scan", "files", 0)
-	p.set(41)
-	p.finish()
+	c := &Call{World: World{Stderr: &stderr, Now: time.Now}}
+	p := c.StartProgress("scan", "files", 0)
+	p.Add(41)
+	p.Finish()
 	require.Contains(t, stderr.String(), "scan  41 files")
 }

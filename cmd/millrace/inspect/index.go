@@ -1,4 +1,4 @@
-package main
+package inspect
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/millrace-mq/millrace/cmd/millrace/cli"
+	"github.com/millrace-mq/millrace/cmd/millrace/record"
 	"github.com/millrace-mq/millrace/protocol"
 )
 
@@ -57,7 +59,7 @@ func (h indexHead) entry(b []byte) indexEntry {
 }
 
 // dumpIndex shows the entries of an index and compares each with its frame.
-func dumpIndex(ctx context.Context, c *call, f *os.File, size int64, o dumpOptions) (err error) {
+func dumpIndex(ctx context.Context, c *cli.Call, f *os.File, size int64, o Options) (err error) {
 	w := fileWindow{file: f, size: size}
 	head, err := w.bytes(0, indexHeaderSize)
 	if err != nil {
@@ -65,7 +67,7 @@ func dumpIndex(ctx context.Context, c *call, f *os.File, size int64, o dumpOptio
 	}
 	h, err := decodeIndexHead(head)
 	if err != nil {
-		return withCode(exitDamage, fmt.Errorf("%s: %w", f.Name(), err))
+		return cli.WithCode(cli.ExitDamage, fmt.Errorf("%s: %w", f.Name(), err))
 	}
 	log, err := openLogOf(f.Name())
 	if err != nil {
@@ -74,10 +76,10 @@ func dumpIndex(ctx context.Context, c *call, f *os.File, size int64, o dumpOptio
 	if log.file != nil {
 		defer func() { err = errors.Join(err, log.file.Close()) }()
 	}
-	out := c.rows("entry", "offset", "index", "pos", "timestamp", "flags", "log")
+	out := c.Rows("entry", "offset", "index", "pos", "timestamp", "flags", "log")
 	shown, bad := int64(0), 0
 	var before *indexEntry
-	for i := int64(0); o.most == 0 || shown < o.most; i++ {
+	for i := int64(0); o.Most == 0 || shown < o.Most; i++ {
 		b, err := w.bytes(indexHeaderSize+i*indexEntrySize, indexEntrySize)
 		if err != nil {
 			return err
@@ -94,18 +96,18 @@ func dumpIndex(ctx context.Context, c *call, f *os.File, size int64, o dumpOptio
 		if verdict != agrees && log.file != nil {
 			bad++
 		}
-		if e.offset < o.at {
+		if e.offset < o.At {
 			continue
 		}
 		shown++
-		out.add(i, e.offset, e.index, e.pos, rfc3339(e.timestamp), flagsText(e.flags), verdict)
+		out.Add(i, e.offset, e.index, e.pos, record.RFC3339(e.timestamp), flagsText(e.flags), verdict)
 	}
-	if err := errors.Join(out.flush(), ctx.Err()); err != nil {
+	if err := errors.Join(out.Flush(), ctx.Err()); err != nil {
 		return err
 	}
-	c.notice("segment %d from offset %d, index %d; version %d; %d entries shown", h.segment, h.base, h.first, h.version, shown)
+	c.Notice("segment %d from offset %d, index %d; version %d; %d entries shown", h.segment, h.base, h.first, h.version, shown)
 	if bad > 0 {
-		return withCode(exitDamage, fmt.Errorf("%s: %d entries do not agree with the log; a start rebuilds the index", f.Name(), bad))
+		return cli.WithCode(cli.ExitDamage, fmt.Errorf("%s: %d entries do not agree with the log; a start rebuilds the index", f.Name(), bad))
 	}
 	return nil
 }
@@ -178,7 +180,7 @@ func (l indexedLog) compare(e indexEntry, before *indexEntry) string {
 	}
 	h := protocol.HeaderOf(head)
 	if h.Offset() != e.offset || h.Timestamp() != e.timestamp || tail.Index() != e.index {
-		return fmt.Sprintf("the frame has offset %d, index %d, timestamp %s", h.Offset(), tail.Index(), rfc3339(h.Timestamp()))
+		return fmt.Sprintf("the frame has offset %d, index %d, timestamp %s", h.Offset(), tail.Index(), record.RFC3339(h.Timestamp()))
 	}
 	return agrees
 }

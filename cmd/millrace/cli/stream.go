@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bufio"
@@ -9,15 +9,9 @@ import (
 	"time"
 )
 
-// isScreen tells whether a stream of the command is a terminal.
-func isScreen(stream any) bool {
-	f, ok := stream.(*os.File)
-	return ok && isDevice(f)
-}
-
-// lazyWriter is a buffered writer that does not keep what it was given for longer
+// LazyWriter is a buffered writer that does not keep what it was given for longer
 // than flushAfter, so that whoever follows a stream sees it.
-type lazyWriter struct {
+type LazyWriter struct {
 	mu    sync.Mutex
 	out   *bufio.Writer // guarded by mu, and so are the others
 	armed bool          // a flush will come
@@ -27,14 +21,15 @@ type lazyWriter struct {
 
 const flushAfter = 20 * time.Millisecond
 
-func newLazyWriter(w io.Writer) *lazyWriter {
-	return &lazyWriter{out: bufio.NewWriterSize(w, 64<<10)}
+// NewLazyWriter returns a writer to w.
+func NewLazyWriter(w io.Writer) *LazyWriter {
+	return &LazyWriter{out: bufio.NewWriterSize(w, 64<<10)}
 }
 
 // Write takes p.
 //
 // Errors: the first of all writes and flushes.
-func (l *lazyWriter) Write(p []byte) (int, error) {
+func (l *LazyWriter) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
@@ -54,7 +49,7 @@ func (l *lazyWriter) Write(p []byte) (int, error) {
 }
 
 // late flushes what was not flushed by being too much.
-func (l *lazyWriter) late() {
+func (l *LazyWriter) late() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.armed = false
@@ -63,8 +58,8 @@ func (l *lazyWriter) late() {
 	}
 }
 
-// flush writes everything and returns the first error of all.
-func (l *lazyWriter) flush() error {
+// Flush writes everything and returns the first error of all.
+func (l *LazyWriter) Flush() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err == nil {
@@ -101,10 +96,10 @@ func (r interruptible) Read(p []byte) (int, error) {
 	}
 }
 
-// input is standard input, which ends with the context where that is possible.
-func (c *call) input(ctx context.Context) io.Reader {
-	if f, ok := c.stdin.(*os.File); ok {
+// Input is standard input, which ends with the context where that is possible.
+func (c *Call) Input(ctx context.Context) io.Reader {
+	if f, ok := c.Stdin.(*os.File); ok {
 		return interruptible{ctx, f}
 	}
-	return c.stdin
+	return c.Stdin
 }

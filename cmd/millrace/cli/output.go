@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bufio"
@@ -13,80 +13,82 @@ import (
 	"unicode/utf8"
 )
 
-// outputForm is the flag -o.
-type outputForm string
+// OutputForm is the flag -o.
+type OutputForm string
 
+// The forms of output.
 const (
-	outputText outputForm = "text"
-	outputJSON outputForm = "json"
-	outputCSV  outputForm = "csv"
+	OutputText OutputForm = "text"
+	OutputJSON OutputForm = "json"
+	OutputCSV  OutputForm = "csv"
 )
 
 // Set takes text, json or csv.
-func (o *outputForm) Set(text string) error {
-	switch f := outputForm(text); f {
-	case outputText, outputJSON, outputCSV:
+func (o *OutputForm) Set(text string) error {
+	switch f := OutputForm(text); f {
+	case OutputText, OutputJSON, OutputCSV:
 		*o = f
 		return nil
 	}
-	forms := []string{string(outputText), string(outputJSON), string(outputCSV)}
-	return fmt.Errorf("not one of %s%s", strings.Join(forms, ", "), suggestion(text, forms, ""))
+	forms := []string{string(OutputText), string(OutputJSON), string(OutputCSV)}
+	return fmt.Errorf("not one of %s%s", strings.Join(forms, ", "), Suggestion(text, forms, ""))
 }
 
 // String returns the form; text where none was given.
-func (o *outputForm) String() string {
+func (o *OutputForm) String() string {
 	if o == nil || *o == "" {
-		return string(outputText)
+		return string(OutputText)
 	}
 	return string(*o)
 }
 
-// texter is a value that people read in another form than programs.
-type texter interface{ text() string }
+// Texter is a value of a row that people read in another form than programs,
+// which get what it marshals to.
+type Texter interface{ Text() string }
 
-// rowPrinter prints rows of the same columns: a table, JSON lines or CSV.
+// RowPrinter prints rows of the same columns: a table, JSON lines or CSV.
 // Text is kept until flush for the width of the columns; the others stream.
-type rowPrinter struct {
-	form    outputForm
+type RowPrinter struct {
+	form    OutputForm
 	columns []string
 	out     *bufio.Writer
 	csv     *csv.Writer
-	table   *textTable
+	table   *TextTable
 	err     error // first error; later rows are not printed
 }
 
-// rows begins to print rows on stdout. The columns are the JSON names, in
+// Rows begins to print rows on stdout. The columns are the JSON names, in
 // lower case; text shows them in upper case.
-func (c *call) rows(columns ...string) *rowPrinter {
-	r := &rowPrinter{form: c.output, columns: columns, out: bufio.NewWriter(c.stdout)}
-	switch c.output {
-	case outputJSON:
-	case outputCSV:
+func (c *Call) Rows(columns ...string) *RowPrinter {
+	r := &RowPrinter{form: c.Output, columns: columns, out: bufio.NewWriter(c.Stdout)}
+	switch c.Output {
+	case OutputJSON:
+	case OutputCSV:
 		r.csv = csv.NewWriter(r.out)
 		r.err = r.csv.Write(columns)
 	default:
-		r.table = newTextTable()
+		r.table = NewTextTable()
 		head := make([]string, len(columns))
 		for i, column := range columns {
 			head[i] = strings.ToUpper(strings.ReplaceAll(column, "_", " "))
 		}
-		r.table.add(head)
+		r.table.Add(head)
 	}
 	return r
 }
 
-// add prints one row: a value for each column.
-func (r *rowPrinter) add(values ...any) {
+// Add prints one row: a value for each column.
+func (r *RowPrinter) Add(values ...any) {
 	if len(values) != len(r.columns) {
-		panic(fmt.Sprintf("millrace: %d values for %d columns", len(values), len(r.columns)))
+		panic(fmt.Sprintf("cli: %d values for %d columns", len(values), len(r.columns)))
 	}
 	if r.err != nil {
 		return
 	}
 	switch r.form {
-	case outputJSON:
+	case OutputJSON:
 		r.err = writeJSONRow(r.out, r.columns, values)
-	case outputCSV:
+	case OutputCSV:
 		cells := make([]string, len(values))
 		for i, v := range values {
 			cells[i] = machineCell(v)
@@ -97,12 +99,15 @@ func (r *rowPrinter) add(values ...any) {
 		for i, v := range values {
 			cells[i] = textCell(v)
 		}
-		r.table.add(cells)
+		r.table.Add(cells)
 	}
 }
 
-// flush prints what is left and returns the first error of all.
-func (r *rowPrinter) flush() error {
+// Err returns the first error so far, after which nothing is printed.
+func (r *RowPrinter) Err() error { return r.err }
+
+// Flush prints what is left and returns the first error of all.
+func (r *RowPrinter) Flush() error {
 	if r.err != nil {
 		return r.err
 	}
@@ -120,16 +125,16 @@ func (r *rowPrinter) flush() error {
 	return r.out.Flush()
 }
 
-// object prints one value: as one line of JSON, as a CSV head and row of its
+// Object prints one value: as one line of JSON, as a CSV head and row of its
 // top-level fields, or as text writes it. Without text, people get a line for
 // each field.
-func (c *call) object(v any, text func(w io.Writer)) error {
-	if c.output != outputJSON && (c.output == outputCSV || text == nil) {
+func (c *Call) Object(v any, text func(w io.Writer)) error {
+	if c.Output != OutputJSON && (c.Output == OutputCSV || text == nil) {
 		return c.fields(v)
 	}
-	out := bufio.NewWriter(c.stdout)
-	if c.output == outputJSON {
-		line, err := marshalLine(v)
+	out := bufio.NewWriter(c.Stdout)
+	if c.Output == OutputJSON {
+		line, err := MarshalLine(v)
 		if err != nil {
 			return err
 		}
@@ -143,28 +148,28 @@ func (c *call) object(v any, text func(w io.Writer)) error {
 }
 
 // fields prints the top-level fields of a JSON object in their order.
-func (c *call) fields(v any) error {
+func (c *Call) fields(v any) error {
 	names, values, err := objectFields(v)
 	if err != nil {
 		return err
 	}
-	if c.output == outputCSV {
-		r := c.rows(names...)
-		r.add(values...)
-		return r.flush()
+	if c.Output == OutputCSV {
+		r := c.Rows(names...)
+		r.Add(values...)
+		return r.Flush()
 	}
-	table := newTextTable()
+	table := NewTextTable()
 	for i, name := range names {
-		table.add([]string{strings.ReplaceAll(name, "_", " "), textCell(values[i])})
+		table.Add([]string{strings.ReplaceAll(name, "_", " "), textCell(values[i])})
 	}
-	_, err = io.WriteString(c.stdout, table.String())
+	_, err = io.WriteString(c.Stdout, table.String())
 	return err
 }
 
 // objectFields splits what v marshals to into names and values in order;
 // strings lose their quotes, everything else stays JSON.
 func objectFields(v any) (names []string, values []any, err error) {
-	line, err := marshalLine(v)
+	line, err := MarshalLine(v)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -190,8 +195,8 @@ func objectFields(v any) (names []string, values []any, err error) {
 	return names, values, nil
 }
 
-// marshalLine is json.Marshal with a line end and with < > & as they are.
-func marshalLine(v any) ([]byte, error) {
+// MarshalLine is json.Marshal with a line end and with < > & as they are.
+func MarshalLine(v any) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
@@ -202,11 +207,11 @@ func marshalLine(v any) ([]byte, error) {
 func writeJSONRow(w *bufio.Writer, columns []string, values []any) error {
 	line := []byte("{")
 	for i, v := range values {
-		name, err := marshalLine(columns[i])
+		name, err := MarshalLine(columns[i])
 		if err != nil {
 			return err
 		}
-		value, err := marshalLine(v)
+		value, err := MarshalLine(v)
 		if err != nil {
 			return err
 		}
@@ -223,10 +228,10 @@ func writeJSONRow(w *bufio.Writer, columns []string, values []any) error {
 // textCell shows a value to people. Control characters are escaped: a name or
 // a payload must not be able to command the terminal.
 func textCell(v any) string {
-	if t, ok := v.(texter); ok {
-		return t.text()
+	if t, ok := v.(Texter); ok {
+		return t.Text()
 	}
-	return printable(machineCell(v))
+	return Printable(machineCell(v))
 }
 
 // machineCell is a CSV cell: plain for what is plain, else JSON.
@@ -239,15 +244,15 @@ func machineCell(v any) string {
 		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Float32, reflect.Float64:
 		return fmt.Sprint(reflect.ValueOf(v))
 	}
-	line, err := marshalLine(v)
+	line, err := MarshalLine(v)
 	if err != nil {
 		return fmt.Sprint(v)
 	}
 	return strings.TrimSuffix(string(line), "\n")
 }
 
-// printable escapes what a terminal would act on.
-func printable(text string) string {
+// Printable escapes what a terminal would act on.
+func Printable(text string) string {
 	if strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) < 0 {
 		return text
 	}

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"regexp"
@@ -6,16 +6,18 @@ import (
 	"unicode/utf8"
 )
 
-// textTable lines cells up in columns, two spaces apart.
-type textTable struct{ rows [][]string }
+// TextTable lines cells up in columns, two spaces apart.
+type TextTable struct{ rows [][]string }
 
-func newTextTable() *textTable { return &textTable{} }
+// NewTextTable returns an empty table.
+func NewTextTable() *TextTable { return &TextTable{} }
 
-func (t *textTable) add(cells []string) { t.rows = append(t.rows, cells) }
+// Add adds a row; the first one is the head.
+func (t *TextTable) Add(cells []string) { t.rows = append(t.rows, cells) }
 
 // String returns the table; columns in which all cells but the first are
 // numbers stand to the right.
-func (t *textTable) String() string {
+func (t *TextTable) String() string {
 	var widths []int
 	var right []bool
 	for r, row := range t.rows {

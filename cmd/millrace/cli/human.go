@@ -1,17 +1,18 @@
-package main
+package cli
 
 import (
 	"fmt"
 	"strings"
 )
 
-// byteSize is a number of bytes: 1.2 MiB for people, a number for programs.
-type byteSize int64
+// ByteSize is a number of bytes: 1.2 MiB for people, a number for programs.
+type ByteSize int64
 
-func (n byteSize) text() string { return humanSize(int64(n)) }
+// Text returns the number with its unit.
+func (n ByteSize) Text() string { return HumanSize(int64(n)) }
 
-// humanSize writes bytes with three digits at most before the unit.
-func humanSize(n int64) string {
+// HumanSize writes bytes with three digits at most before the unit.
+func HumanSize(n int64) string {
 	value, units := float64(n), []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	i := 0
 	for ; value >= 1024 && i < len(units)-1; i++ {
@@ -23,8 +24,8 @@ func humanSize(n int64) string {
 	return fmt.Sprintf("%.*f %s", decimals(value), value, units[i])
 }
 
-// humanCount writes a rate or count with a decimal unit: 812, 476k, 1.25M.
-func humanCount(value float64) string {
+// HumanCount writes a rate or count with a decimal unit: 812, 476k, 1.25M.
+func HumanCount(value float64) string {
 	units := []string{"", "k", "M", "G", "T"}
 	i := 0
 	for ; value >= 999.5 && i < len(units)-1; i++ {
@@ -46,8 +47,8 @@ func decimals(value float64) int {
 	return 2
 }
 
-// wrap breaks text at spaces into lines of at most width bytes where words allow.
-func wrap(text string, width int) []string {
+// Wrap breaks text at spaces into lines of at most width bytes where words allow.
+func Wrap(text string, width int) []string {
 	var lines []string
 	line := ""
 	for _, word := range strings.Fields(text) {

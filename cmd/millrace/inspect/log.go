@@ -1,4 +1,4 @@
-package main
+package inspect
 
 import (
 	"bufio"
@@ -8,9 +8,10 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"time"
 	"unicode/utf8"
 
+	"github.com/millrace-mq/millrace/cmd/millrace/cli"
+	"github.com/millrace-mq/millrace/cmd/millrace/record"
 	"github.com/millrace-mq/millrace/protocol"
 )
 
@@ -23,16 +24,16 @@ type logTotals struct {
 }
 
 // dumpLog shows the frames of a log.
-func dumpLog(ctx context.Context, c *call, f *os.File, size int64, o dumpOptions) error {
+func dumpLog(ctx context.Context, c *cli.Call, f *os.File, size int64, o Options) error {
 	out := newFramePrinter(c, o)
 	k := newWalk(f, size)
-	if o.at > 0 {
-		if err := k.skipTo(o.at); err != nil {
+	if o.At > 0 {
+		if err := k.skipTo(o.At); err != nil {
 			return err
 		}
 	}
 	var sum logTotals
-	for o.most == 0 || sum.frames < o.most {
+	for o.Most == 0 || sum.frames < o.Most {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -51,9 +52,9 @@ func dumpLog(ctx context.Context, c *call, f *os.File, size int64, o dumpOptions
 	if err := out.flush(); err != nil {
 		return err
 	}
-	c.notice("%s", sum)
+	c.Notice("%s", sum)
 	if sum.damaged+sum.ordered > 0 {
-		return withCode(exitDamage, fmt.Errorf("%s: %s", f.Name(), sum.damage()))
+		return cli.WithCode(cli.ExitDamage, fmt.Errorf("%s: %s", f.Name(), sum.damage()))
 	}
 	return nil
 }
@@ -79,12 +80,12 @@ func (t *logTotals) count(s stretch) {
 
 // String returns "12 frames, 1200 records, 1.2 MiB; 64 MiB prepared".
 func (t logTotals) String() string {
-	text := fmt.Sprintf("%s, %s, %s", plural(int(t.frames), "frame"), plural(int(t.records), "record"), humanSize(t.bytes))
+	text := fmt.Sprintf("%s, %s, %s", cli.Plural(int(t.frames), "frame"), cli.Plural(int(t.records), "record"), cli.HumanSize(t.bytes))
 	if t.prepared > 0 {
-		text += "; " + humanSize(t.prepared) + " prepared behind them"
+		text += "; " + cli.HumanSize(t.prepared) + " prepared behind them"
 	}
 	if t.torn > 0 {
-		text += "; " + humanSize(t.torn) + " behind them are no frame: a torn tail, or an append under way"
+		text += "; " + cli.HumanSize(t.torn) + " behind them are no frame: a torn tail, or an append under way"
 	}
 	return text
 }
@@ -95,33 +96,33 @@ func (t *logTotals) damage() string {
 
 // framePrinter prints stretches: lines as they come, or rows for programs.
 type framePrinter struct {
-	o     dumpOptions
-	rows  *rowPrinter   // nil for text
-	lines *bufio.Writer // nil for rows
+	o     Options
+	rows  *cli.RowPrinter // nil for text
+	lines *bufio.Writer   // nil for rows
 }
 
 var frameColumns = []string{"pos", "offset", "index", "term", "records", "bytes", "timestamp", "kind", "check"}
 
 const frameLine = "%12s  %12s  %10s  %6s  %8s  %9s  %-30s  %-9s  %s\n"
 
-func newFramePrinter(c *call, o dumpOptions) *framePrinter {
+func newFramePrinter(c *cli.Call, o Options) *framePrinter {
 	p := &framePrinter{o: o}
-	if c.output == outputText || c.output == "" {
-		p.lines = bufio.NewWriter(c.stdout)
+	if c.Output == cli.OutputText || c.Output == "" {
+		p.lines = bufio.NewWriter(c.Stdout)
 		fmt.Fprintf(p.lines, frameLine, "POS", "OFFSET", "INDEX", "TERM", "RECORDS", "BYTES", "TIMESTAMP", "KIND", "CHECK")
 		return p
 	}
 	columns := frameColumns
-	if o.records {
+	if o.Records {
 		columns = append(columns[:len(columns):len(columns)], "messages")
 	}
-	p.rows = c.rows(columns...)
+	p.rows = c.Rows(columns...)
 	return p
 }
 
 func (p *framePrinter) flush() error {
 	if p.rows != nil {
-		return p.rows.flush()
+		return p.rows.Flush()
 	}
 	return p.lines.Flush()
 }
@@ -134,33 +135,33 @@ func (p *framePrinter) print(s stretch) error {
 		values := []any{s.pos, nil, nil, nil, nil, size, nil, kind, check}
 		if s.frame != nil {
 			h := s.frame.Header()
-			values = []any{s.pos, h.Offset(), s.frame.Index(), s.frame.Term(), h.RecordCount(), size, rfc3339(h.Timestamp()), kind, check}
+			values = []any{s.pos, h.Offset(), s.frame.Index(), s.frame.Term(), h.RecordCount(), size, record.RFC3339(h.Timestamp()), kind, check}
 		}
-		if p.o.records {
+		if p.o.Records {
 			messages, err := messagesOf(s.frame)
 			if err != nil {
 				values[len(values)-1] = check + ", but " + err.Error()
 			}
 			values = append(values, messages)
 		}
-		p.rows.add(values...)
-		return p.rows.err
+		p.rows.Add(values...)
+		return p.rows.Err()
 	}
 	if s.frame == nil {
-		fmt.Fprintf(p.lines, frameLine, itoa(uint64(s.pos)), "-", "-", "-", "-", itoa(uint64(size)), "-", kind, printable(check))
+		fmt.Fprintf(p.lines, frameLine, itoa(uint64(s.pos)), "-", "-", "-", "-", itoa(uint64(size)), "-", kind, cli.Printable(check))
 		return nil
 	}
 	h := s.frame.Header()
 	fmt.Fprintf(p.lines, frameLine, itoa(uint64(s.pos)), itoa(h.Offset()), itoa(s.frame.Index()), itoa(uint64(s.frame.Term())),
-		itoa(uint64(h.RecordCount())), itoa(uint64(size)), rfc3339(h.Timestamp()), kind, printable(check))
-	if p.o.hex {
+		itoa(uint64(h.RecordCount())), itoa(uint64(size)), record.RFC3339(h.Timestamp()), kind, cli.Printable(check))
+	if p.o.Hex {
 		records := 0
-		if p.o.records {
+		if p.o.Records {
 			records = -1
 		}
 		return protocol.Describe(p.lines, protocol.Explain(s.frame, records), protocol.Style{Base: s.pos})
 	}
-	if p.o.records {
+	if p.o.Records {
 		printMessages(p.lines, s.frame)
 	}
 	return nil
@@ -203,9 +204,9 @@ func messagesOf(f protocol.Frame) ([]json.RawMessage, error) {
 	list := []json.RawMessage{}
 	err := eachMessage(f, func(r *protocol.Record) {
 		line := append([]byte(`{"offset":`), itoa(r.Offset)...)
-		list = append(list, append(appendContentJSON(append(line, ','), r), '}'))
+		list = append(list, append(record.AppendContentJSON(append(line, ','), r), '}'))
 	}, func(g protocol.GroupOffset) {
-		line := appendJSONString([]byte(`{"group":`), []byte(g.Group))
+		line := record.AppendJSONString([]byte(`{"group":`), []byte(g.Group))
 		list = append(list, append(append(line, `,"offset":`...), itoa(g.Offset)+"}"...))
 	})
 	return list, err
@@ -247,7 +248,7 @@ func printMessages(w io.Writer, f protocol.Frame) {
 		fmt.Fprintf(w, "    group %s at %d\n", shortQuote([]byte(g.Group)), g.Offset)
 	})
 	if err != nil {
-		fmt.Fprintf(w, "    !! %s\n", printable(err.Error()))
+		fmt.Fprintf(w, "    !! %s\n", cli.Printable(err.Error()))
 	}
 }
 
@@ -265,11 +266,3 @@ func shortQuote(b []byte) string {
 }
 
 func itoa(n uint64) string { return strconv.FormatUint(n, 10) }
-
-// rfc3339 writes a time in ns since 1970; what an int64 cannot hold as a number.
-func rfc3339(ns uint64) string {
-	if ns > 1<<63-1 {
-		return itoa(ns)
-	}
-	return time.Unix(0, int64(ns)).UTC().Format(time.RFC3339Nano)
-}

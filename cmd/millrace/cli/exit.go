@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -12,40 +12,40 @@ import (
 	"github.com/millrace-mq/millrace/protocol"
 )
 
-// exitCode is how the process ends. Scripts rely on the numbers.
-type exitCode int
+// ExitCode is how the process ends. Scripts rely on the numbers.
+type ExitCode int
 
 // The exit codes.
 const (
-	exitOK          exitCode = 0
-	exitRuntime     exitCode = 1
-	exitUsage       exitCode = 2
-	exitNotFound    exitCode = 3
-	exitTimeout     exitCode = 4
-	exitUnreachable exitCode = 5
-	exitDamage      exitCode = 6
-	exitConfig      exitCode = 78
+	ExitOK          ExitCode = 0
+	ExitRuntime     ExitCode = 1
+	ExitUsage       ExitCode = 2
+	ExitNotFound    ExitCode = 3
+	ExitTimeout     ExitCode = 4
+	ExitUnreachable ExitCode = 5
+	ExitDamage      ExitCode = 6
+	ExitConfig      ExitCode = 78
 )
 
 // exitCodes explains the codes in help and documents.
 var exitCodes = []struct {
-	code    exitCode
+	code    ExitCode
 	meaning string
 }{
-	{exitOK, "done"},
-	{exitRuntime, "failed"},
-	{exitUsage, "wrong command, flag or argument"},
-	{exitNotFound, "no such topic, partition, key or file"},
-	{exitTimeout, "nothing came in time"},
-	{exitUnreachable, "no broker at the address"},
-	{exitDamage, "damage found in stored data"},
-	{exitConfig, "bad configuration"},
+	{ExitOK, "done"},
+	{ExitRuntime, "failed"},
+	{ExitUsage, "wrong command, flag or argument"},
+	{ExitNotFound, "no such topic, partition, key or file"},
+	{ExitTimeout, "nothing came in time"},
+	{ExitUnreachable, "no broker at the address"},
+	{ExitDamage, "damage found in stored data"},
+	{ExitConfig, "bad configuration"},
 }
 
 // exitError is an error that says how the process ends. Without err nothing is
 // printed: the command has said what there is to say.
 type exitError struct {
-	code exitCode
+	code ExitCode
 	err  error
 }
 
@@ -60,36 +60,37 @@ func (e *exitError) Error() string {
 // Unwrap returns the error inside.
 func (e *exitError) Unwrap() error { return e.err }
 
-// withCode gives err an exit code; a nil err ends the process without a word.
-func withCode(code exitCode, err error) error { return &exitError{code, err} }
+// WithCode gives err an exit code; with a nil err the process ends so without a
+// word, because the command has said everything.
+func WithCode(code ExitCode, err error) error { return &exitError{code, err} }
 
-// usagef is an error of the command line.
-func usagef(format string, args ...any) error {
-	return withCode(exitUsage, fmt.Errorf(format, args...))
+// Usagef is an error of the command line: exit code 2.
+func Usagef(format string, args ...any) error {
+	return WithCode(ExitUsage, fmt.Errorf(format, args...))
 }
 
-// codeOf returns the exit code of an error: its own, or what its cause means.
-func codeOf(err error) exitCode {
+// CodeOf returns the exit code of an error: its own, or what its cause means.
+func CodeOf(err error) ExitCode {
 	var own *exitError
 	var problems config.Problems
 	var network *net.OpError
 	switch {
 	case err == nil:
-		return exitOK
+		return ExitOK
 	case errors.As(err, &own):
 		return own.code
 	case errors.As(err, &problems):
-		return exitConfig
+		return ExitConfig
 	case errors.Is(err, protocol.UnknownTopic), errors.Is(err, protocol.UnknownPartition):
-		return exitNotFound
+		return ExitNotFound
 	case errors.Is(err, protocol.Corrupt):
-		return exitDamage
+		return ExitDamage
 	case errors.As(err, &network) && network.Op == "dial":
-		return exitUnreachable
+		return ExitUnreachable
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, protocol.Timeout):
-		return exitTimeout
+		return ExitTimeout
 	}
-	return exitRuntime
+	return ExitRuntime
 }
 
 // printError writes an error for people; the problems of a configuration as a
@@ -104,14 +105,14 @@ func printError(w io.Writer, err error) {
 		fmt.Fprintf(w, "millrace: %s\n", strings.TrimSpace(err.Error()))
 		return
 	}
-	table := newTextTable()
+	table := NewTextTable()
 	for _, p := range problems {
 		setting := p.Key
 		if p.Value != "" {
 			setting += fmt.Sprintf(" = %q", p.Value)
 		}
-		table.add([]string{p.Origin.String(), setting, p.Message})
+		table.Add([]string{p.Origin.String(), setting, p.Message})
 	}
 	fmt.Fprint(w, table)
-	fmt.Fprintf(w, "millrace: %s in the configuration\n", plural(len(problems), "problem"))
+	fmt.Fprintf(w, "millrace: %s in the configuration\n", Plural(len(problems), "problem"))
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -9,19 +9,20 @@ import (
 	"strings"
 )
 
-var helpCommand = command{
-	name:    "help",
-	args:    "[COMMAND]",
-	maxArgs: 2,
-	summary: "List the commands, or explain one",
-	setup: func(*flag.FlagSet) runFunc {
-		return func(_ context.Context, c *call) error {
-			name := strings.Join(c.args, " ")
+// Help is the command that lists the commands of its table, or explains one.
+var Help = Command{
+	Name:    "help",
+	Args:    "[COMMAND]",
+	MaxArgs: 2,
+	Summary: "List the commands, or explain one",
+	Setup: func(*flag.FlagSet) RunFunc {
+		return func(_ context.Context, c *Call) error {
+			name := strings.Join(c.Args, " ")
 			if cmd, ok := c.lookup(name); ok {
 				return c.printHelp(cmd)
 			}
 			if name != "" && c.group(name) == nil {
-				return usagef("unknown command %q%s", name, suggestion(c.args[0], c.firstWords(), ""))
+				return Usagef("unknown command %q%s", name, Suggestion(c.Args[0], c.firstWords(), ""))
 			}
 			return c.listCommands(name)
 		}
@@ -29,21 +30,21 @@ var helpCommand = command{
 }
 
 // listCommands prints the commands of a group; "" for all.
-func (c *call) listCommands(group string) error {
-	if group == "" && c.output.String() == string(outputText) {
-		fmt.Fprintf(c.stdout, "millrace is a message broker, its command line and its bench.\n\nusage: millrace COMMAND [flags] [arguments]\n\n")
+func (c *Call) listCommands(group string) error {
+	if group == "" && c.Output.String() == string(OutputText) {
+		fmt.Fprintf(c.Stdout, "millrace is a message broker, its command line and its bench.\n\nusage: millrace COMMAND [flags] [arguments]\n\n")
 	}
-	out := c.rows("command", "summary")
-	for _, cmd := range c.commands {
-		first, _, grouped := strings.Cut(cmd.name, " ")
-		if !cmd.hidden && (group == "" || grouped && first == group) {
-			out.add(cmd.name, cmd.summary)
+	out := c.Rows("command", "summary")
+	for _, cmd := range c.Commands {
+		first, _, grouped := strings.Cut(cmd.Name, " ")
+		if !cmd.Hidden && (group == "" || grouped && first == group) {
+			out.Add(cmd.Name, cmd.Summary)
 		}
 	}
-	if err := out.flush(); err != nil {
+	if err := out.Flush(); err != nil {
 		return err
 	}
-	c.notice("\nmillrace help COMMAND explains one.")
+	c.Notice("\nmillrace help COMMAND explains one.")
 	return nil
 }
 
@@ -82,13 +83,16 @@ type commandFacts struct {
 	Settings bool        `json:"settings"` // every configuration key is a flag, too
 }
 
-func factsOf(cmd command) commandFacts {
-	fs := newFlagSet(cmd.name)
-	cmd.setup(fs)
+func factsOf(cmd Command) commandFacts {
+	fs := newFlagSet(cmd.Name)
+	cmd.Setup(fs)
 	flags, settings := flagFactsOf(fs)
-	usage := strings.TrimRight("millrace "+cmd.name+" [flags] "+cmd.args, " ")
-	return commandFacts{Command: cmd.name, Usage: usage, Summary: cmd.summary, Help: cmd.help, Flags: flags, Settings: settings}
+	usage := strings.TrimRight("millrace "+cmd.Name+" [flags] "+cmd.Args, " ")
+	return commandFacts{Command: cmd.Name, Usage: usage, Summary: cmd.Summary, Help: cmd.Help, Flags: flags, Settings: settings}
 }
+
+// argumentNamer is a flag that says itself what help calls its value.
+type argumentNamer interface{ Argument() string }
 
 // flagFactsOf lists the flags of a set, names of one value together. Flags
 // named like a configuration key are left out; settings says whether there are any.
@@ -105,8 +109,8 @@ func flagFactsOf(fs *flag.FlagSet) (facts []flagFacts, settings bool) {
 			i = len(facts)
 			index[f.Value] = i
 			argument, usage := flag.UnquoteUsage(f)
-			if setting, ok := f.Value.(*settingFlag); ok {
-				argument = setting.argument
+			if own, ok := f.Value.(argumentNamer); ok {
+				argument = own.Argument()
 			}
 			facts = append(facts, flagFacts{Argument: argument, Default: f.DefValue, Usage: usage})
 		}
@@ -121,20 +125,20 @@ func flagFactsOf(fs *flag.FlagSet) (facts []flagFacts, settings bool) {
 // globalFacts lists the flags that every command takes, with their plain defaults.
 func globalFacts() []flagFacts {
 	fs := newFlagSet("")
-	(&call{}).globals(fs)
+	(&Call{}).globals(fs)
 	facts, _ := flagFactsOf(fs)
 	return facts
 }
 
 // printHelp explains one command.
-func (c *call) printHelp(cmd command) error {
+func (c *Call) printHelp(cmd Command) error {
 	facts := factsOf(cmd)
-	return c.object(facts, func(w io.Writer) {
+	return c.Object(facts, func(w io.Writer) {
 		fmt.Fprintf(w, "%s\n\nusage: %s\n", facts.Summary+".", facts.Usage)
 		if facts.Help != "" {
 			fmt.Fprintln(w)
 			for paragraph := range strings.SplitSeq(facts.Help, "\n") {
-				fmt.Fprintln(w, strings.Join(wrap(paragraph, 96), "\n"))
+				fmt.Fprintln(w, strings.Join(Wrap(paragraph, 96), "\n"))
 			}
 		}
 		printFlags(w, "flags", facts.Flags)
@@ -149,9 +153,9 @@ func printFlags(w io.Writer, title string, flags []flagFacts) {
 	if len(flags) == 0 {
 		return
 	}
-	table := newTextTable()
+	table := NewTextTable()
 	for _, f := range flags {
-		table.add([]string{"  " + f.names(), f.explanation()})
+		table.Add([]string{"  " + f.names(), f.explanation()})
 	}
 	fmt.Fprintf(w, "\n%s:\n%s", title, table)
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -34,7 +34,7 @@ func flagError(fs *flag.FlagSet, err error) error {
 	}
 	var names []string
 	fs.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
-	return fmt.Errorf("unknown flag %s%s", dashed(name), suggestion(name, names, "--"))
+	return fmt.Errorf("unknown flag %s%s", dashed(name), Suggestion(name, names, "--"))
 }
 
 // dashed writes a flag as people do: -n, --count.
@@ -56,9 +56,15 @@ func isBoolFlag(f *flag.Flag) bool {
 	return ok && b.IsBoolFlag()
 }
 
-// alias gives an existing flag a second name.
-func alias(fs *flag.FlagSet, name, of string) {
+// Alias gives an existing flag a second name. Help shows both together.
+func Alias(fs *flag.FlagSet, name, of string) {
 	f := fs.Lookup(of)
 	fs.Var(f.Value, name, f.Usage)
 	fs.Lookup(name).DefValue = f.DefValue
+}
+
+// Given tells whether a flag stood on the command line.
+func Given(fs *flag.FlagSet, name string) (found bool) {
+	fs.Visit(func(f *flag.Flag) { found = found || f.Name == name })
+	return found
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"flag"
@@ -31,20 +31,20 @@ func (q *quantity[T]) String() string {
 	return q.format(*q.value)
 }
 
-// sizeVar registers a flag of bytes: 4096, 64KiB, 1GB.
-func sizeVar(fs *flag.FlagSet, p *int64, name string, value int64, usage string) {
+// SizeVar registers a flag of bytes: 4096, 64KiB, 1GB.
+func SizeVar(fs *flag.FlagSet, p *int64, name string, value int64, usage string) {
 	*p = value
 	fs.Var(&quantity[int64]{p, config.ParseSize, config.FormatSize}, name, usage)
 }
 
-// countVar registers a flag of things: 1000, 1_000_000, 1M.
-func countVar(fs *flag.FlagSet, p *int64, name string, value int64, usage string) {
+// CountVar registers a flag of things: 1000, 1_000_000, 1M.
+func CountVar(fs *flag.FlagSet, p *int64, name string, value int64, usage string) {
 	*p = value
 	fs.Var(&quantity[int64]{p, config.ParseCount, func(n int64) string { return fmt.Sprint(n) }}, name, usage)
 }
 
-// durationVar registers a flag of time: 250ms, 30s, 7d, 0.
-func durationVar(fs *flag.FlagSet, p *time.Duration, name string, value time.Duration, usage string) {
+// DurationVar registers a flag of time: 250ms, 30s, 7d, 0.
+func DurationVar(fs *flag.FlagSet, p *time.Duration, name string, value time.Duration, usage string) {
 	*p = value
 	fs.Var(&quantity[time.Duration]{p, config.ParseDuration, config.FormatDuration}, name, usage)
 }
@@ -58,7 +58,7 @@ type choice struct {
 // Set takes one of the choices.
 func (c *choice) Set(text string) error {
 	if !slices.Contains(c.choices, text) {
-		return fmt.Errorf("not one of %s%s", strings.Join(c.choices, ", "), suggestion(text, c.choices, ""))
+		return fmt.Errorf("not one of %s%s", strings.Join(c.choices, ", "), Suggestion(text, c.choices, ""))
 	}
 	c.value = text
 	return nil
@@ -67,8 +67,8 @@ func (c *choice) Set(text string) error {
 // String returns the word.
 func (c *choice) String() string { return c.value }
 
-// choiceVar registers a flag that takes one of some words; value is the first.
-func choiceVar(fs *flag.FlagSet, name, value, usage string, others ...string) *string {
+// ChoiceVar registers a flag that takes one of some words; value is the first.
+func ChoiceVar(fs *flag.FlagSet, name, value, usage string, others ...string) *string {
 	c := &choice{value, append([]string{value}, others...)}
 	fs.Var(c, name, usage)
 	return &c.value

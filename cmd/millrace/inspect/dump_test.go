@@ -1,7 +1,8 @@
-package main
+package inspect
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -12,8 +13,30 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/millrace-mq/millrace/cmd/millrace/cli"
+	"github.com/millrace-mq/millrace/cmd/millrace/record"
 	"github.com/millrace-mq/millrace/protocol"
 )
+
+// stamp is 2026-11-30T10:00:00.5Z.
+const stamp = 1796032800_500000000
+
+// outcome is what a dump left behind.
+type outcome struct {
+	code           cli.ExitCode
+	stdout, stderr string
+}
+
+// runDump explains a file in the form that -o would ask for.
+func runDump(form cli.OutputForm, name string, o Options) outcome {
+	var stdout, stderr bytes.Buffer
+	c := &cli.Call{World: cli.World{Stdout: &stdout, Stderr: &stderr, Now: time.Now}, Output: form}
+	err := Dump(context.Background(), c, name, o)
+	if err != nil {
+		fmt.Fprintln(&stderr, err)
+	}
+	return outcome{cli.CodeOf(err), stdout.String(), stderr.String()}
+}
 
 // testLog builds a log frame by frame, as a broker stamps it.
 type testLog struct {
@@ -69,8 +92,8 @@ type frameRow struct {
 	Messages []json.RawMessage `json:"messages"`
 }
 
-func dumpRows(t testing.TB, code exitCode, args ...string) []frameRow {
-	got := runLine(commands, nil, append([]string{"dump", "-o", "json"}, args...)...)
+func dumpRows(t testing.TB, code cli.ExitCode, name string, o Options) []frameRow {
+	got := runDump(cli.OutputJSON, name, o)
 	require.Equal(t, code, got.code, got.stderr)
 	var rows []frameRow
 	for line := range strings.Lines(got.stdout) {
@@ -91,7 +114,7 @@ func kindsOf(rows []frameRow) (kinds []string) {
 func TestDumpShowsEveryFrameOfALog(t *testing.T) {
 	l := sampleLog(t)
 	name := l.write(t, 4096)
-	rows := dumpRows(t, exitOK, "--records", name)
+	rows := dumpRows(t, cli.ExitOK, name, Options{Records: true})
 	require.Equal(t, []string{"messages", "OFFSET", "messages", "messages", "messages", "prepared"}, kindsOf(rows))
 	require.Equal(t, int64(l.starts[3]), rows[3].Pos)
 	require.Equal(t, uint64(4), *rows[3].Offset)
@@ -102,8 +125,8 @@ func TestDumpShowsEveryFrameOfALog(t *testing.T) {
 	require.JSONEq(t, `{"group":"g","offset":2}`, string(rows[1].Messages[0]))
 	require.Equal(t, int64(4096), rows[5].Bytes)
 
-	got := runLine(commands, nil, "dump", "--records", name)
-	require.Equal(t, exitOK, got.code)
+	got := runDump(cli.OutputText, name, Options{Records: true})
+	require.Equal(t, cli.ExitOK, got.code)
 	require.Contains(t, got.stdout, "@2  key \"k\"  \"c\"\n")
 	require.Contains(t, got.stdout, "group \"g\" at 2\n")
 	require.Contains(t, got.stdout, "… (300 bytes)\n")
@@ -113,68 +136,67 @@ func TestDumpShowsEveryFrameOfALog(t *testing.T) {
 
 func TestDumpBeginsAndEndsWhereItIsTold(t *testing.T) {
 	name := sampleLog(t).write(t, 0)
-	require.Len(t, dumpRows(t, exitOK, "-n", "2", name), 2)
-	rows := dumpRows(t, exitOK, "-n", "1", "--at", "2", name)
+	require.Len(t, dumpRows(t, cli.ExitOK, name, Options{Most: 2}), 2)
+	rows := dumpRows(t, cli.ExitOK, name, Options{Most: 1, At: 2})
 	require.Equal(t, uint64(0), *rows[0].Offset)
-	rows = dumpRows(t, exitOK, "--at", "3", name)
+	rows = dumpRows(t, cli.ExitOK, name, Options{At: 3})
 	require.Equal(t, uint64(3), *rows[0].Offset)
 	require.Len(t, rows, 3)
-	require.Empty(t, dumpRows(t, exitOK, "--at", "700", name))
+	require.Empty(t, dumpRows(t, cli.ExitOK, name, Options{At: 700}))
 }
 
 func TestDumpExplainsTheBytesOfAFrame(t *testing.T) {
 	name := sampleLog(t).write(t, 0)
-	got := runLine(commands, nil, "dump", "--hex", "-n", "1", name)
-	require.Equal(t, exitOK, got.code, got.stderr)
+	got := runDump(cli.OutputText, name, Options{Hex: true, Most: 1})
+	require.Equal(t, cli.ExitOK, got.code, got.stderr)
 	require.Contains(t, got.stdout, "recordCount             3")
 	require.Contains(t, got.stdout, "check                   holds")
-	require.Equal(t, exitUsage, runLine(commands, nil, "dump", "--hex", "-o", "json", name).code)
 }
 
 func TestDumpGoesOnBehindDamage(t *testing.T) {
 	for name, test := range map[string]struct {
 		harm  func(l *testLog)
-		code  exitCode
+		code  cli.ExitCode
 		kinds []string
 		check string // of the bad row
 	}{
 		"a flipped bit": {
 			func(l *testLog) { l.bytes[l.starts[2]+40] ^= 1 },
-			exitDamage, []string{"messages", "OFFSET", "damage", "messages", "messages"}, "no frame: BAD_CHECKSUM"},
+			cli.ExitDamage, []string{"messages", "OFFSET", "damage", "messages", "messages"}, "no frame: BAD_CHECKSUM"},
 		"a size that is too large": {
 			func(l *testLog) { l.bytes[l.starts[2]+21] = 0xFF },
-			exitDamage, []string{"messages", "OFFSET", "damage", "messages", "messages"}, "no frame: TOO_LARGE"},
+			cli.ExitDamage, []string{"messages", "OFFSET", "damage", "messages", "messages"}, "no frame: TOO_LARGE"},
 		"zeros inside": {
 			func(l *testLog) { clear(l.bytes[l.starts[1]:l.starts[3]]) },
-			exitDamage, []string{"messages", "damage", "messages", "messages"}, "magic 0x00"},
+			cli.ExitDamage, []string{"messages", "damage", "messages", "messages"}, "magic 0x00"},
 		"a torn tail": {
 			func(l *testLog) { l.bytes = l.bytes[:len(l.bytes)-3] },
-			exitOK, []string{"messages", "OFFSET", "messages", "messages", "tail"}, "the file has"},
+			cli.ExitOK, []string{"messages", "OFFSET", "messages", "messages", "tail"}, "the file has"},
 		"a tail cut in the header": {
 			func(l *testLog) { l.bytes = l.bytes[:l.starts[4]+7] },
-			exitOK, []string{"messages", "OFFSET", "messages", "messages", "tail"}, "the file has 7 more"},
+			cli.ExitOK, []string{"messages", "OFFSET", "messages", "messages", "tail"}, "the file has 7 more"},
 		"a frame twice": {
 			func(l *testLog) { l.bytes = append(l.bytes, l.bytes[l.starts[4]:]...) },
-			exitDamage, []string{"messages", "OFFSET", "messages", "messages", "messages", "messages"}, "index 5 where 6 should follow"},
+			cli.ExitDamage, []string{"messages", "OFFSET", "messages", "messages", "messages", "messages"}, "index 5 where 6 should follow"},
 		"a frame missing": {
 			func(l *testLog) { l.bytes = append(l.bytes[:l.starts[2]], l.bytes[l.starts[3]:]...) },
-			exitDamage, []string{"messages", "OFFSET", "messages", "messages"}, "index 4 where 3 should follow"},
+			cli.ExitDamage, []string{"messages", "OFFSET", "messages", "messages"}, "index 4 where 3 should follow"},
 		"nothing but rubbish": {
 			func(l *testLog) { l.bytes = bytes.Repeat([]byte{1, 2, 3}, 1000) },
-			exitOK, []string{"tail"}, "no frame"},
+			cli.ExitOK, []string{"tail"}, "no frame"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := sampleLog(t)
 			test.harm(l)
 			file := l.write(t, 0)
-			rows := dumpRows(t, test.code, file)
+			rows := dumpRows(t, test.code, file, Options{})
 			require.Equal(t, test.kinds, kindsOf(rows))
 			found := false
 			for _, r := range rows {
 				found = found || strings.Contains(r.Check, test.check)
 			}
 			require.True(t, found, rows)
-			require.Equal(t, test.code, runLine(commands, nil, "dump", "--records", file).code)
+			require.Equal(t, test.code, runDump(cli.OutputText, file, Options{Records: true}).code)
 		})
 	}
 }
@@ -251,9 +273,9 @@ func FuzzDump(f *testing.F) {
 		for _, suffix := range []string{logSuffix, indexSuffix, ".state"} {
 			name := filepath.Join(dir, "f"+suffix)
 			require.NoError(t, os.WriteFile(name, b, 0o600))
-			for _, o := range [][]string{{"--records"}, {"--hex"}, {"-o", "json", "--records"}} {
-				got := runLine(commands, nil, append([]string{"dump", name}, o...)...)
-				require.Contains(t, []exitCode{exitOK, exitDamage, exitUsage}, got.code, got.stderr)
+			for _, got := range []outcome{runDump(cli.OutputText, name, Options{Records: true}), runDump(cli.OutputText, name, Options{Hex: true}),
+				runDump(cli.OutputJSON, name, Options{Records: true})} {
+				require.Contains(t, []cli.ExitCode{cli.ExitOK, cli.ExitDamage, cli.ExitUsage}, got.code, got.stderr)
 			}
 		}
 	})
@@ -271,8 +293,8 @@ func TestDumpOfAnIndexComparesItWithItsLog(t *testing.T) {
 	head := append([]byte(indexMagic), 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1)
 	good := append(append(head, entry(0, 0, stamp, 0, 1)...), entry(3, uint64(l.starts[2]), stamp+2, 2, 0)...)
 	require.NoError(t, os.WriteFile(index, append(good, make([]byte, 100)...), 0o600))
-	got := runLine(commands, nil, "dump", "-o", "json", index)
-	require.Equal(t, exitOK, got.code, got.stderr)
+	got := runDump(cli.OutputJSON, index, Options{})
+	require.Equal(t, cli.ExitOK, got.code, got.stderr)
 	lines := strings.Split(strings.TrimSpace(got.stdout), "\n")
 	require.Len(t, lines, 2)
 	require.JSONEq(t, fmt.Sprintf(`{"entry":1,"offset":3,"index":3,"pos":%d,"timestamp":"2026-11-30T10:00:00.500000002Z","flags":"-","log":"agrees"}`, l.starts[2]), lines[1])
@@ -280,12 +302,12 @@ func TestDumpOfAnIndexComparesItWithItsLog(t *testing.T) {
 
 	bad := append(good[:len(good)-24:len(good)-24], entry(4, uint64(l.starts[2]), stamp+2, 2, 0)...)
 	require.NoError(t, os.WriteFile(index, bad, 0o600))
-	got = runLine(commands, nil, "dump", index)
-	require.Equal(t, exitDamage, got.code)
+	got = runDump(cli.OutputText, index, Options{})
+	require.Equal(t, cli.ExitDamage, got.code)
 	require.Contains(t, got.stdout, "the frame has offset 3, index 3")
 	require.NoError(t, os.Remove(name))
-	got = runLine(commands, nil, "dump", index)
-	require.Equal(t, exitOK, got.code)
+	got = runDump(cli.OutputText, index, Options{})
+	require.Equal(t, cli.ExitOK, got.code)
 	require.Contains(t, got.stdout, "no log beside the index")
 }
 
@@ -293,14 +315,14 @@ func TestDumpRefusesWhatItDoesNotKnow(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "notes")
 	require.NoError(t, os.WriteFile(text, []byte("hello"), 0o600))
-	require.Equal(t, exitUsage, runLine(commands, nil, "dump", text).code)
-	require.Equal(t, exitNotFound, runLine(commands, nil, "dump", filepath.Join(dir, "none.wal")).code)
-	got := runLine(commands, nil, "dump", os.DevNull)
-	require.Equal(t, exitRuntime, got.code)
+	require.Equal(t, cli.ExitUsage, runDump(cli.OutputText, text, Options{}).code)
+	require.Equal(t, cli.ExitNotFound, runDump(cli.OutputText, filepath.Join(dir, "none.wal"), Options{}).code)
+	got := runDump(cli.OutputText, os.DevNull, Options{})
+	require.Equal(t, cli.ExitRuntime, got.code)
 	require.Contains(t, got.stderr, "no regular file")
 }
 
 func TestTimesBeyondTheClockAreNumbers(t *testing.T) {
-	require.Equal(t, "9223372036854775808", rfc3339(1<<63))
-	require.Equal(t, time.Unix(0, 1<<63-1).UTC().Format(time.RFC3339Nano), rfc3339(1<<63-1))
+	require.Equal(t, "9223372036854775808", record.RFC3339(1<<63))
+	require.Equal(t, time.Unix(0, 1<<63-1).UTC().Format(time.RFC3339Nano), record.RFC3339(1<<63-1))
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -43,9 +43,9 @@ const (
 	jsonEvery     = time.Second
 )
 
-// progress reports on stderr how far a long work is. The work only adds to a
+// Progress reports on stderr how far a long work is. The work only adds to a
 // counter; a goroutine prints until finish.
-type progress struct {
+type Progress struct {
 	// immutable
 	label, unit string
 	total       int64 // 0 = unknown
@@ -71,10 +71,10 @@ type sample struct {
 	done int64
 }
 
-// startProgress begins to report on a work of total units (0 = unknown). The
+// StartProgress begins to report on a work of total units (0 = unknown). The
 // caller must call finish.
-func (c *call) startProgress(label, unit string, total int64) *progress {
-	p := &progress{label: label, unit: unit, total: total, mode: c.progress, terminal: c.terminal, out: c.stderr, now: c.now,
+func (c *Call) StartProgress(label, unit string, total int64) *Progress {
+	p := &Progress{label: label, unit: unit, total: total, mode: c.progress, terminal: c.Terminal, out: c.Stderr, now: c.Now,
 		stop: make(chan struct{}), stopped: make(chan struct{})}
 	p.began = p.now()
 	p.window = []sample{{p.began, 0}}
@@ -82,7 +82,7 @@ func (c *call) startProgress(label, unit string, total int64) *progress {
 	switch {
 	case p.mode == progressJSON:
 		every = jsonEvery
-	case c.quiet || p.mode == progressNever:
+	case c.Quiet || p.mode == progressNever:
 		p.mode = progressNever
 		close(p.stopped)
 		return p
@@ -93,14 +93,11 @@ func (c *call) startProgress(label, unit string, total int64) *progress {
 	return p
 }
 
-// add counts n more units; it may be called by many goroutines.
-func (p *progress) add(n int64) { p.done.Add(n) }
+// Add counts n more units; it may be called by many goroutines.
+func (p *Progress) Add(n int64) { p.done.Add(n) }
 
-// set counts n units in all.
-func (p *progress) set(n int64) { p.done.Store(n) }
-
-// finish ends the reports with a last one.
-func (p *progress) finish() {
+// Finish ends the reports with a last one.
+func (p *Progress) Finish() {
 	p.once.Do(func() {
 		close(p.stop)
 		<-p.stopped
@@ -115,7 +112,7 @@ func (p *progress) finish() {
 	})
 }
 
-func (p *progress) report(every time.Duration) {
+func (p *Progress) report(every time.Duration) {
 	defer close(p.stopped)
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -144,7 +141,7 @@ type state struct {
 const rateWindow = 16
 
 // measure takes a sample and says how the work stands.
-func (p *progress) measure() state {
+func (p *Progress) measure() state {
 	now := sample{p.now(), p.done.Load()}
 	first := p.window[0]
 	p.window = append(p.window, now)
@@ -161,11 +158,11 @@ func (p *progress) measure() state {
 	return s
 }
 
-func (p *progress) print() {
+func (p *Progress) print() {
 	s := p.measure()
 	switch {
 	case p.mode == progressJSON:
-		if line, err := marshalLine(s); err == nil {
+		if line, err := MarshalLine(s); err == nil {
 			fmt.Fprintf(p.out, "%s", line)
 		}
 	case p.terminal:
@@ -180,21 +177,21 @@ func (p *progress) print() {
 
 // String returns "produce  476k of 1.00M records  48%  230k/s  2.1 s  ETA 2.3 s".
 func (s state) String() string {
-	text := s.Label + "  " + humanCount(float64(s.Done))
+	text := s.Label + "  " + HumanCount(float64(s.Done))
 	if s.Total > 0 {
-		text += fmt.Sprintf(" of %s %s  %d%%", humanCount(float64(s.Total)), s.Unit, 100*min(s.Done, s.Total)/s.Total)
+		text += fmt.Sprintf(" of %s %s  %d%%", HumanCount(float64(s.Total)), s.Unit, 100*min(s.Done, s.Total)/s.Total)
 	} else {
 		text += " " + s.Unit
 	}
-	text += fmt.Sprintf("  %s/s  %s", humanCount(s.Rate), humanSeconds(s.Seconds))
+	text += fmt.Sprintf("  %s/s  %s", HumanCount(s.Rate), HumanSeconds(s.Seconds))
 	if s.ETA > 0 {
-		text += "  ETA " + humanSeconds(s.ETA)
+		text += "  ETA " + HumanSeconds(s.ETA)
 	}
 	return text
 }
 
-// humanSeconds writes 2.1 s, 48 s or 12m30s.
-func humanSeconds(seconds float64) string {
+// HumanSeconds writes 2.1 s, 48 s or 12m30s.
+func HumanSeconds(seconds float64) string {
 	switch {
 	case seconds < 10:
 		return fmt.Sprintf("%.1f s", seconds)

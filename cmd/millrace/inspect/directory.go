@@ -1,4 +1,4 @@
-package main
+package inspect
 
 import (
 	"bytes"
@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/millrace-mq/millrace/cmd/millrace/cli"
 )
 
 // mostSealed bounds what is read of a sealed file, in bytes.
@@ -57,26 +59,26 @@ func readSealedFacts(f io.ReaderAt, size int64) (sealedFacts, error) {
 }
 
 // dumpSealed shows a sealed file.
-func dumpSealed(c *call, f *os.File, size int64) error {
+func dumpSealed(c *cli.Call, f *os.File, size int64) error {
 	facts, err := readSealedFacts(f, size)
 	if err != nil {
 		return err
 	}
-	err = c.object(facts, func(w io.Writer) {
-		fmt.Fprintf(w, "%s, format %s, %d bytes, check %s\n", printable(facts.Kind), printable(facts.Version), facts.Bytes, printable(facts.Check))
+	err = c.Object(facts, func(w io.Writer) {
+		fmt.Fprintf(w, "%s, format %s, %d bytes, check %s\n", cli.Printable(facts.Kind), cli.Printable(facts.Version), facts.Bytes, cli.Printable(facts.Check))
 		for line := range strings.Lines(facts.Body) {
-			fmt.Fprintln(w, printable(strings.TrimRight(line, "\n")))
+			fmt.Fprintln(w, cli.Printable(strings.TrimRight(line, "\n")))
 		}
 	})
 	if err == nil && facts.Check != checkHolds {
-		return withCode(exitDamage, fmt.Errorf("%s: check %s", f.Name(), facts.Check))
+		return cli.WithCode(cli.ExitDamage, fmt.Errorf("%s: check %s", f.Name(), facts.Check))
 	}
 	return err
 }
 
 // dumpDir lists what is below a directory, with a word about each file.
-func dumpDir(ctx context.Context, c *call, dir string) error {
-	out := c.rows("file", "kind", "bytes", "about")
+func dumpDir(ctx context.Context, c *cli.Call, dir string) error {
+	out := c.Rows("file", "kind", "bytes", "about")
 	bad := 0
 	err := filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
 		if err = errors.Join(err, ctx.Err()); err != nil {
@@ -99,14 +101,14 @@ func dumpDir(ctx context.Context, c *call, dir string) error {
 		if about.bad {
 			bad++
 		}
-		out.add(rel, string(about.kind), byteSize(about.size), about.text)
+		out.Add(rel, string(about.kind), cli.ByteSize(about.size), about.text)
 		return nil
 	})
-	if err = errors.Join(err, out.flush()); err != nil {
+	if err = errors.Join(err, out.Flush()); err != nil {
 		return err
 	}
 	if bad > 0 {
-		return withCode(exitDamage, fmt.Errorf("%s: %s with a check that does not hold", dir, plural(bad, "file")))
+		return cli.WithCode(cli.ExitDamage, fmt.Errorf("%s: %s with a check that does not hold", dir, cli.Plural(bad, "file")))
 	}
 	return nil
 }

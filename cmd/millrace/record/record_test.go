@@ -1,4 +1,4 @@
-package main
+package record
 
 import (
 	"encoding/base64"
@@ -25,7 +25,7 @@ func headersOf(t *testing.T, pairs ...string) protocol.Headers {
 const stamp = 1796032800_500000000
 
 func TestFormatLetters(t *testing.T) {
-	r := &placedRecord{"orders", 3, &protocol.Record{Offset: 41, Timestamp: stamp, Key: []byte("k1"), Value: []byte("a\"b\n"), Headers: headersOf(t, "x", "1", "y", "")}}
+	r := &Placed{"orders", 3, &protocol.Record{Offset: 41, Timestamp: stamp, Key: []byte("k1"), Value: []byte("a\"b\n"), Headers: headersOf(t, "x", "1", "y", "")}}
 	for format, want := range map[string]string{
 		"":                            "",
 		"plain":                       "plain",
@@ -42,16 +42,16 @@ func TestFormatLetters(t *testing.T) {
 		`100%%\t\\\x41\0\r`:           "100%\t\\A\x00\r",
 		`{%o}`:                        "{41}",
 	} {
-		f, err := parseFormat(format)
+		f, err := ParseFormat(format)
 		require.NoError(t, err, format)
-		require.Equal(t, want, string(f.append(nil, r)), format)
+		require.Equal(t, want, string(f.Append(nil, r)), format)
 	}
 }
 
 func TestFormatOfWhatIsNotThere(t *testing.T) {
-	f, err := parseFormat(`[%k][%s][%K][%S][%k{json}][%s{hex}][%h]`)
+	f, err := ParseFormat(`[%k][%s][%K][%S][%k{json}][%s{hex}][%h]`)
 	require.NoError(t, err)
-	require.Equal(t, "[][][-1][-1][null][][]", string(f.append(nil, &placedRecord{"t", 0, &protocol.Record{}})))
+	require.Equal(t, "[][][-1][-1][null][][]", string(f.Append(nil, &Placed{"t", 0, &protocol.Record{}})))
 }
 
 func TestFormatErrorsSayWhatThereIs(t *testing.T) {
@@ -68,7 +68,7 @@ func TestFormatErrorsSayWhatThereIs(t *testing.T) {
 		`%t{hex}`:   "%t takes nothing in braces",
 		`%d{human}`: "{rfc3339}, {unix}, {ns}",
 	} {
-		_, err := parseFormat(format)
+		_, err := ParseFormat(format)
 		require.ErrorContains(t, err, want, format)
 	}
 }
@@ -84,9 +84,9 @@ func TestScreenNeverGetsControlCharactersOfAMessage(t *testing.T) {
 		"bell\x07 and back\x08\r": `bell\u0007 and back\u0008\u000d`,
 		"":                        "",
 	} {
-		f := recordFormat{safe: true}
+		f := Format{Safe: true}
 		require.Equal(t, want, string(f.appendBytes(nil, []byte(value), "")))
-		f.safe = false
+		f.Safe = false
 		require.Equal(t, value, string(f.appendBytes(nil, []byte(value), "")))
 	}
 }
@@ -94,23 +94,23 @@ func TestScreenNeverGetsControlCharactersOfAMessage(t *testing.T) {
 func TestRecordAsJSON(t *testing.T) {
 	r := &protocol.Record{Offset: 7, Timestamp: stamp, Key: []byte("k"), Value: []byte("v<&>"), Headers: headersOf(t, "h", "\xff")}
 	require.Equal(t, `{"topic":"t","partition":2,"offset":7,"timestamp":"2026-11-30T10:00:00.5Z","key":"k","value":"v<&>",`+
-		`"headers":[{"name":"h","value_base64":"/w=="}]}`+"\n", string(appendRecordJSON(nil, "t", 2, r)))
+		`"headers":[{"name":"h","value_base64":"/w=="}]}`+"\n", string(AppendJSON(nil, "t", 2, r)))
 	r = &protocol.Record{Key: []byte{0xff}, Value: []byte{}}
 	require.Equal(t, `{"topic":"t","partition":0,"offset":0,"timestamp":"1970-01-01T00:00:00Z","key_base64":"/w==","value":"","headers":[]}`+"\n",
-		string(appendRecordJSON(nil, "t", 0, r)))
+		string(AppendJSON(nil, "t", 0, r)))
 	r = &protocol.Record{Timestamp: 1 << 63}
-	require.Contains(t, string(appendRecordJSON(nil, "t", 0, r)), `"timestamp":"9223372036854775808","key":null,"value":null,"headers":[]`)
+	require.Contains(t, string(AppendJSON(nil, "t", 0, r)), `"timestamp":"9223372036854775808","key":null,"value":null,"headers":[]`)
 }
 
 func TestJSONOfARecordTakesNoMemory(t *testing.T) {
 	r := &protocol.Record{Offset: 7, Timestamp: stamp, Key: []byte("k"), Value: []byte("value \" with escapes\n")}
 	buf := make([]byte, 0, 512)
-	f, err := parseFormat(`%t/%p@%o %k=%s\n`)
+	f, err := ParseFormat(`%t/%p@%o %k=%s\n`)
 	require.NoError(t, err)
-	placed := &placedRecord{"t", 0, r}
+	placed := &Placed{"t", 0, r}
 	// The time of a record is formatted by package time, which allocates its text.
-	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { buf = appendRecordJSON(buf[:0], "t", 0, r) }), 2.0)
-	require.Zero(t, testing.AllocsPerRun(100, func() { buf = f.append(buf[:0], placed) }))
+	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { buf = AppendJSON(buf[:0], "t", 0, r) }), 2.0)
+	require.Zero(t, testing.AllocsPerRun(100, func() { buf = f.Append(buf[:0], placed) }))
 }
 
 // FuzzRecordJSON: whatever bytes a message has, its line is JSON that gives them back.
@@ -119,7 +119,7 @@ func FuzzRecordJSON(f *testing.F) {
 	f.Add([]byte("\x00\x1f\"\\\u2028"), []byte("\xff\xfe"))
 	f.Add([]byte(nil), []byte("\xed\xa0\x80"))
 	f.Fuzz(func(t *testing.T, key, value []byte) {
-		line := appendRecordJSON(nil, "t", 0, &protocol.Record{Key: key, Value: value})
+		line := AppendJSON(nil, "t", 0, &protocol.Record{Key: key, Value: value})
 		var got struct {
 			Key         *string `json:"key"`
 			KeyBase64   *string `json:"key_base64"`
