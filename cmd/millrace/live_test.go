@@ -324,6 +324,17 @@ func TestHealthTellsABrokerFromNone(t *testing.T) {
 	}
 }
 
+// A server that accepts and says nothing is one line, not the two errors of a wait cut short.
+func TestServerThatDoesNotAnswerIsOneLine(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	for verb, code := range map[string]cli.ExitCode{"health": cli.ExitUnreachable, "topics ls": cli.ExitTimeout} {
+		got := runLine(commands, nil, append(strings.Fields(verb), "-a", l.Addr().String(), "--timeout", "50ms")...)
+		require.Equal(t, outcome{code, "", "millrace: client: HELLO to " + l.Addr().String() + ": no answer in time\n"}, got, verb)
+	}
+}
+
 func TestHealthIsNotFooledByAnotherServer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -200,6 +201,27 @@ func TestErrorsEndTheProcessWithTheirCode(t *testing.T) {
 		require.Equal(t, test.code, CodeOf(test.err), "%v", test.err)
 	}
 	require.Equal(t, outcome{ExitDamage, "", ""}, runLine(testTable, nil, "topics", "rm"))
+}
+
+func TestEndOfAWaitIsOneLine(t *testing.T) {
+	cut := &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{fmt.Errorf("HELLO to h:1: %w", errors.Join(context.DeadlineExceeded, cut)), "HELLO to h:1: no answer in time"},
+		{fmt.Errorf("HELLO to h:1: %w", errors.Join(context.Canceled, cut)), "HELLO to h:1: interrupted"},
+		{WithCode(ExitUnreachable, errors.Join(context.DeadlineExceeded, cut)), "no answer in time"},
+		{errors.Join(context.Canceled, errors.New("refused")), "interrupted; refused"},
+		{errors.Join(errors.New("first"), fmt.Errorf("HELLO: %w", errors.Join(context.DeadlineExceeded, cut))), "first\nHELLO: no answer in time"},
+		{errors.Join(errors.New("one"), errors.New("two")), "one\ntwo"},
+		{fmt.Errorf("%w, then %w", context.Canceled, cut), "context canceled, then read tcp: i/o timeout"},
+		{context.DeadlineExceeded, "context deadline exceeded"},
+	} {
+		var stderr bytes.Buffer
+		printError(&stderr, test.err)
+		require.Equal(t, "millrace: "+test.want+"\n", stderr.String())
+	}
 }
 
 func TestDeadlineFollowsTheTimeoutFlag(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 
 	"github.com/millrace-mq/millrace/broker/config"
@@ -102,7 +103,7 @@ func printError(w io.Writer, err error) {
 	}
 	var problems config.Problems
 	if !errors.As(err, &problems) {
-		fmt.Fprintf(w, "millrace: %s\n", strings.TrimSpace(err.Error()))
+		fmt.Fprintf(w, "millrace: %s\n", errorText(err))
 		return
 	}
 	table := NewTextTable()
@@ -115,4 +116,55 @@ func printError(w io.Writer, err error) {
 	}
 	fmt.Fprint(w, table)
 	fmt.Fprintf(w, "millrace: %s in the configuration\n", Plural(len(problems), "problem"))
+}
+
+// errorText is the text of an error for people. Where a wait was ended by its
+// context, the error joins that of the context and that of the read or write
+// which was cut short: two lines for one thing. It becomes one that says why.
+func errorText(err error) string {
+	text := err.Error()
+	eachJoin(err, func(joined error, parts []error) {
+		if reason := endOfWait(parts); reason != "" {
+			text = strings.Replace(text, joined.Error(), reason, 1)
+		}
+	})
+	return strings.TrimSpace(text)
+}
+
+// eachJoin visits the errors of errors.Join in the tree of err that have several parts.
+func eachJoin(err error, visit func(joined error, parts []error)) {
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		eachJoin(e.Unwrap(), visit)
+	case interface{ Unwrap() []error }:
+		parts := e.Unwrap()
+		var lines []string
+		for _, part := range parts {
+			lines = append(lines, part.Error())
+			eachJoin(part, visit)
+		}
+		if len(parts) > 1 && err.Error() == strings.Join(lines, "\n") {
+			visit(err, parts)
+		}
+	}
+}
+
+// endOfWait says in one line why a wait ended; empty when no part is a context's error.
+func endOfWait(parts []error) string {
+	ended, lines := false, []string(nil)
+	for _, part := range parts {
+		switch {
+		case part == context.DeadlineExceeded:
+			ended, lines = true, append(lines, "no answer in time")
+		case part == context.Canceled:
+			ended, lines = true, append(lines, "interrupted")
+		case errors.Is(part, os.ErrDeadlineExceeded): // a consequence
+		default:
+			lines = append(lines, part.Error())
+		}
+	}
+	if !ended {
+		return ""
+	}
+	return strings.Join(lines, "; ")
 }
