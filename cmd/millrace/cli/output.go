@@ -47,7 +47,7 @@ func (o *OutputForm) String() string {
 type Texter interface{ Text() string }
 
 // RowPrinter prints rows of the same columns: a table, JSON lines or CSV.
-// Text is kept until flush for the width of the columns; the others stream.
+// Text is kept until Flush for the width of the columns; the others stream.
 type RowPrinter struct {
 	form    OutputForm
 	columns []string

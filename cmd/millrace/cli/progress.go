@@ -44,7 +44,7 @@ const (
 )
 
 // Progress reports on stderr how far a long work is. The work only adds to a
-// counter; a goroutine prints until finish.
+// counter; a goroutine prints until Finish.
 type Progress struct {
 	// immutable
 	label, unit string
@@ -60,7 +60,7 @@ type Progress struct {
 
 	done atomic.Int64
 
-	// owned by the goroutine, after it by finish
+	// owned by the goroutine, after it by Finish
 	window []sample // of the last seconds, for the rate
 	width  int      // of the line on the terminal
 }
@@ -72,7 +72,7 @@ type sample struct {
 }
 
 // StartProgress begins to report on a work of total units (0 = unknown). The
-// caller must call finish.
+// caller must call Finish.
 func (c *Call) StartProgress(label, unit string, total int64) *Progress {
 	p := &Progress{label: label, unit: unit, total: total, mode: c.progress, terminal: c.Terminal, out: c.Stderr, now: c.Now,
 		stop: make(chan struct{}), stopped: make(chan struct{})}
