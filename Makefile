@@ -13,7 +13,7 @@ REVISION    ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 LDFLAGS     := -X main.version=$(VERSION) -X main.revision=$(REVISION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test race fmt vet lint fuzz house bench check generate clean
+.PHONY: help build run test race fmt vet lint fuzz house bench figures check generate clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ bench: ## Run the Go benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
 
 check: fmt vet lint test race ## All of fmt, vet, lint, test and race
+
+figures: build ## Take every figure of docs/benchmarks.md (some minutes, a quiet machine)
+	bench/figures.sh
 
 generate: ## Write the generated documents (docs/protocol.md, docs/cli.md, docs/config.md)
 	$(GO) generate ./...

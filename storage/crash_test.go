@@ -81,6 +81,15 @@ func (j *journal) check(t testing.TB, fsys vfs.FS, c *clock, o LogOptions, acks 
 				t.Fatalf("%s: offset %d holds %q, which was refused", note, off, v)
 			}
 		}
+		if round == 1 { // and it goes on: the next offset, readable
+			end := l.Written().Offset
+			e := []Entry{{Run: runOf(t, 1, 1, 20, 4711)}}
+			_, err := l.Append(e, false)
+			require.NoError(t, err, note)
+			require.Equal(t, end, e[0].Base, note)
+			require.NoError(t, l.Sync(context.Background()), note)
+			require.Len(t, readAll(t, l, end, 1<<20), 1, note)
+		}
 		require.NoError(t, l.Close(), note)
 	}
 	require.NoError(t, s.Close(), note)

@@ -68,8 +68,12 @@ type index struct {
 
 func indexSize(n int) int64 { return indexHeader + int64(n)*indexEntry }
 
-// createIndex makes the index file of a new segment.
+// createIndex makes the index file of a new segment, in place of one that a crash left behind
+// when it took the log file of the same id with it.
 func createIndex(fsys vfs.FS, name string, id, base, first uint64) (*index, error) {
+	if err := ignoreMissing(fsys.Remove(name)); err != nil {
+		return nil, err
+	}
 	f, err := fsys.Create(name)
 	if err != nil {
 		return nil, err
