@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"errors"
+
 	"github.com/millrace-mq/millrace/storage"
 )
 
@@ -20,7 +22,14 @@ func (p *Partition) Append(entries []storage.Entry, sync bool) (storage.End, err
 	c := &p.topic.broker.counts
 	if err != nil {
 		c.appendErrors.Add(1)
-		return storage.End{}, p.at(err)
+		err = p.at(err)
+		if errors.Is(err, storage.ErrNoSpace) && p.topic.broker.noSpace.CompareAndSwap(false, true) {
+			p.topic.broker.log.Warn("append refused", "error", err)
+		}
+		return storage.End{}, err
+	}
+	if p.topic.broker.noSpace.Load() && p.topic.broker.noSpace.CompareAndSwap(true, false) {
+		p.topic.broker.log.Info("appends work again", "topic", p.topic.name, "partition", p.number)
 	}
 	var size, frames, records uint64
 	for i := range entries {

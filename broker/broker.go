@@ -84,9 +84,10 @@ type Broker struct {
 	ids     map[uint64]bool  // of every directory below topics, deleted ones included
 	damaged map[string]error // names whose directory has no readable settings
 
-	closed atomic.Bool
-	stop   context.CancelFunc // ends upkeep
-	joined sync.WaitGroup     // upkeep
+	closed  atomic.Bool
+	noSpace atomic.Bool        // an append was refused for want of space, and none worked since
+	stop    context.CancelFunc // ends upkeep
+	joined  sync.WaitGroup     // upkeep
 }
 
 // Open opens the data directory, recovers what is in it and starts the upkeep. Damage in one
@@ -99,6 +100,13 @@ func Open(o Options) (*Broker, error) {
 		Now: o.Now, Holder: o.Holder, WriteBehind: o.WriteBehind, WriteBehindInterval: o.WriteBehindInterval,
 		ParallelSyncs: o.ParallelSyncs, OpenFiles: o.OpenFiles, Elapsed: o.Elapsed,
 		OnError: func(err error) { o.Log.Error("storage", "error", err) },
+		OnSpace: func(full bool, free uint64) {
+			if full {
+				o.Log.Warn("disk full: messages are refused, the rest is kept for control records", "free_bytes", free)
+			} else {
+				o.Log.Info("disk has room again: messages are taken", "free_bytes", free)
+			}
+		},
 	})
 	if err != nil {
 		return nil, err

@@ -21,6 +21,7 @@ type counts struct {
 func (b *Broker) Stats() []protocol.Stat {
 	c := &b.counts
 	s := b.store.Stats()
+	damaged, readOnly := b.unwell()
 	return []protocol.Stat{
 		{Name: "topics", Value: uint64(max(0, c.topicCount.Load()))},
 		{Name: "partitions", Value: uint64(max(0, c.partitions.Load()))},
@@ -33,6 +34,8 @@ func (b *Broker) Stats() []protocol.Stat {
 		{Name: "records_appended", Value: c.records.Load()},
 		{Name: "commits", Value: c.commits.Load()},
 		{Name: "storage_failures", Value: c.failures.Load()},
+		{Name: "partitions_damaged", Value: damaged},
+		{Name: "partitions_read_only", Value: readOnly},
 		{Name: "syncs", Value: s.Syncs},
 		{Name: "sync_nanos", Value: s.SyncNanos},
 		{Name: "segments_rolled", Value: s.SegmentsRolled},
@@ -45,6 +48,26 @@ func (b *Broker) Stats() []protocol.Stat {
 		{Name: "disk_full", Value: flag(s.Full)},
 		{Name: "clock_ahead", Value: flag(s.ClockAhead)},
 	}
+}
+
+// unwell counts partitions with known damage, and those that take no appends.
+func (b *Broker) unwell() (damaged, readOnly uint64) {
+	for _, t := range b.Topics() {
+		for _, p := range t.Partitions() {
+			log, err := p.ready()
+			if err != nil {
+				readOnly++
+				continue
+			}
+			if log.Damaged() > 0 {
+				damaged++
+			}
+			if state, _ := log.State(); state != protocol.PartitionOK {
+				readOnly++
+			}
+		}
+	}
+	return damaged, readOnly
 }
 
 func flag(on bool) uint64 {

@@ -152,6 +152,14 @@ func (l *Log) Size() (bytes int64, segments int) {
 	return bytes, len(list)
 }
 
+// Damaged is the number of damaged places that are known.
+func (l *Log) Damaged() (n int) {
+	for _, s := range *l.segments.Load() {
+		n += len(s.damaged())
+	}
+	return n
+}
+
 // State tells whether the log takes appends, and why not.
 func (l *Log) State() (protocol.PartitionState, error) {
 	l.endMu.Lock()

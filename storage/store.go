@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,10 @@ type StoreOptions struct {
 	OpenFiles           int           // idle sealed segments whose files stay open; default 1024
 	Reserve             int64         // bytes of the disk kept for control records; default 16 MiB
 	OnError             func(error)   // told of failures that no caller waits for; default none
+
+	// OnSpace is told when the disk becomes full, that is when less than Reserve is free and messages
+	// are refused, and when it no longer is; default none.
+	OnSpace func(full bool, free uint64)
 }
 
 func (o *StoreOptions) setDefaults() {
@@ -67,7 +72,8 @@ type Store struct {
 	stop   chan struct{}
 
 	count counters
-	full  atomic.Bool // the disk has less than Reserve bytes free
+	full  atomic.Bool   // the disk has less than Reserve bytes free
+	free  atomic.Uint64 // bytes, when last looked at
 
 	mu     sync.Mutex // the set of open logs
 	logs   map[*Log]struct{}
@@ -133,6 +139,16 @@ func OpenStore(fsys vfs.FS, o StoreOptions) (*Store, error) {
 
 func (s *Store) readNode() error {
 	body, _, err := ReadSealed(s.fs, nodeName, "node", Version)
+	var damaged *SealedError
+	if errors.As(err, &damaged) && !errors.Is(err, ErrNewer) {
+		prev, _, perr := readSealed(s.fs, nodeName+".prev", "node", Version)
+		if perr != nil {
+			return fmt.Errorf("%w (and %w); without it the node's id is lost: remove %s to start under a new one", err, perr, nodeName)
+		}
+		s.noteError(fmt.Errorf("%w; the one before it is used", err))
+		body, err = prev, nil
+		defer func() { s.clean = false }()
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		s.node.ID = rand.Uint64()
@@ -210,7 +226,18 @@ func (s *Store) checkSpace() {
 		s.noteError(err)
 		return
 	}
-	s.full.Store(free < uint64(s.opts.Reserve))
+	s.free.Store(free)
+	full := free < uint64(s.opts.Reserve)
+	if s.full.Swap(full) != full && s.opts.OnSpace != nil {
+		s.opts.OnSpace(full, free)
+	}
+}
+
+// spare is how many bytes may be taken ahead of appends: a part of what is free beyond twice the
+// reserve, so that preparing never makes a disk full.
+func (s *Store) spare() int64 {
+	free := int64(min(s.free.Load(), math.MaxInt64))
+	return max(0, free-2*s.opts.Reserve) / 8
 }
 
 // maxClockJump is how far the clock may run ahead of the time that passed before retention by

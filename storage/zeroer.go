@@ -133,7 +133,7 @@ func (l *Log) prepare() error {
 	z.mu.Lock()
 	from := z.end
 	step := min(max(z.step, zeroFirst), zeroMost)
-	to := min(from+step, l.segmentBytes.Load())
+	to := min(from+min(step, l.store.spare()), l.segmentBytes.Load())
 	z.step = step * 2
 	fast := z.fast(end.pos, l.store.opts.Now())
 	if (fast || !l.durable.Load()) && !z.sealed && to > from {
