@@ -134,7 +134,7 @@ func (l *Log) prepare() error {
 	from := z.end
 	step := min(max(z.step, zeroFirst), zeroMost)
 	to := min(from+min(step, l.store.spare()), l.segmentBytes.Load())
-	z.step = step * 2
+	z.step = max(zeroFirst, to-from) * 2
 	fast := z.fast(end.pos, l.store.opts.Now())
 	if (fast || !l.durable.Load()) && !z.sealed && to > from {
 		err := seg.file.Allocate(from, to-from)
