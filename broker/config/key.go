@@ -40,6 +40,7 @@ type Key struct {
 	Unit       string   // what a number counts
 	Choices    []string // the values of KindChoice; words besides an address
 	Reloadable bool     // a running broker may take a new value
+	Reserved   bool     // checked and without effect: what it sets is not in this release
 	Doc        string   // one or two sentences
 
 	field func(*Config) any // pointer to the typed value
@@ -126,16 +127,17 @@ var keys = []Key{
 		Doc:   "Address for clients. Port 0 takes a free one.",
 		field: func(c *Config) any { return &c.Listen.Client }},
 	{Name: "listen.http", Flag: "http", Kind: KindAddress, Default: "127.0.0.1:7655", Choices: []string{"off"},
-		Doc:   "Address for health, metrics and diagnosis over HTTP, or off. Port 0 takes a free one.",
-		field: func(c *Config) any { return &c.Listen.HTTP }},
+		Reserved: true,
+		Doc:      "Not in this release: there is no HTTP listener. The key is checked and has no effect. Later the address for health, metrics and diagnosis over HTTP, or off.",
+		field:    func(c *Config) any { return &c.Listen.HTTP }},
 
 	{Name: "durability", Flag: "durability", Kind: KindLevel, Default: "durable", Reloadable: true,
 		Doc:   "What an acknowledgement means at least, for topics made from now on: none, written (handed to the kernel), durable (on the disk) or quorum (on the disk of a majority; alone the same as durable).",
 		field: func(c *Config) any { return &c.Durability }},
-	{Name: "auto_create", Kind: KindTopics, Default: "on", Reloadable: true,
+	{Name: "auto_create", Flag: "auto-create", Kind: KindTopics, Default: "on", Reloadable: true,
 		Doc:   "Whether the first use of a topic creates it: on, off, or patterns such as logs.*,events with * ? and [a-z].",
 		field: func(c *Config) any { return &c.AutoCreate }},
-	{Name: "on_storage_error", Kind: KindChoice, Default: "exit", Choices: []string{"exit", "readonly"},
+	{Name: "on_storage_error", Flag: "on-storage-error", Kind: KindChoice, Default: "exit", Choices: []string{"exit", "readonly"},
 		Doc:   "After a failed write or sync: exit and let recovery decide what is on the disk, or go on serving reads only.",
 		field: func(c *Config) any { return &c.OnStorageError }},
 	{Name: "legacy", Kind: KindChoice, Default: "auto", Choices: []string{"auto", "on", "off"},

@@ -154,7 +154,7 @@ func (c *Config) checkTogether(problems *Problems) {
 			"one connection may not hold more than all: limits.inflight_bytes is "+c.Text("limits.inflight_bytes")+
 				" ("+c.origins["limits.inflight_bytes"].String()+")")
 	}
-	if c.Listen.Client == c.Listen.HTTP && !strings.HasSuffix(c.Listen.HTTP, ":0") {
-		problems.add(c.origins["listen.http"], "listen.http", c.Listen.HTTP, "the same address as listen.client")
+	if from := c.origins["listen.http"]; from.Source != SourceDefault && c.Listen.Client == c.Listen.HTTP && !strings.HasSuffix(c.Listen.HTTP, ":0") {
+		problems.add(from, "listen.http", c.Listen.HTTP, "the same address as listen.client")
 	}
 }

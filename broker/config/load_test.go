@@ -173,3 +173,16 @@ func TestLookupKnowsOnlyKeys(t *testing.T) {
 	require.False(t, ok)
 	require.Empty(t, Default().Text("topic"))
 }
+
+func TestDashedFlagsAndTheReservedListenerAreAccepted(t *testing.T) {
+	c, err := Load(Sources{Flags: map[string]string{"auto-create": "off", "on-storage-error": "readonly", "listen": "127.0.0.1:7655"}})
+	require.NoError(t, err, "a listener that there is not takes no address")
+	require.Equal(t, "off", c.AutoCreate.String())
+	require.Equal(t, "readonly", c.OnStorageError)
+	c, err = Load(Sources{Flags: map[string]string{"auto_create": "logs.*", "on_storage_error": "exit", "http": "127.0.0.1:1"}})
+	require.NoError(t, err)
+	require.Equal(t, "127.0.0.1:1", c.Listen.HTTP)
+	k, ok := Lookup("listen.http")
+	require.True(t, ok && k.Reserved)
+	require.Contains(t, k.Doc, "Not in this release")
+}

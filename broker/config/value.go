@@ -42,9 +42,10 @@ func (p TopicPatterns) String() string {
 }
 
 // ParseTopicPatterns reads on, off, or patterns with commas between them. A
-// pattern is that of path.Match.
+// pattern is that of path.Match; one without a wildcard is the name of a topic.
 //
-// Errors: an empty pattern, one that is malformed, more than 100.
+// Errors: an empty pattern, one that is malformed, more than 100; a name that no
+// topic can have; a word for yes or no, which somebody wrote who meant on or off.
 func ParseTopicPatterns(text string) (TopicPatterns, error) {
 	switch text {
 	case "on":
@@ -63,11 +64,36 @@ func ParseTopicPatterns(text string) (TopicPatterns, error) {
 		if pattern == "" {
 			return TopicPatterns{}, errors.New("a pattern between commas is empty")
 		}
-		if _, err := path.Match(pattern, "x"); err != nil {
-			return TopicPatterns{}, fmt.Errorf("pattern %q is malformed (* any, ? one, [a-z] a range)", pattern)
+		if err := checkPattern(pattern, len(patterns)); err != nil {
+			return TopicPatterns{}, err
 		}
 	}
 	return TopicPatterns{text: strings.Join(patterns, ","), patterns: patterns}, nil
+}
+
+// switchWords are words that people write for on and off, and for neither.
+var switchWords = map[string]string{
+	"on": "on", "true": "on", "yes": "on", "y": "on", "t": "on", "1": "on", "enable": "on", "enabled": "on", "all": "on", "always": "on",
+	"off": "off", "false": "off", "no": "off", "n": "off", "f": "off", "0": "off", "disable": "off", "disabled": "off", "none": "off", "never": "off",
+	"maybe": "on or off", "auto": "on or off", "default": "on or off",
+}
+
+// checkPattern checks one of n patterns.
+func checkPattern(pattern string, n int) error {
+	lower := strings.ToLower(pattern)
+	if meant, ok := switchWords[lower]; ok {
+		if n > 1 && (lower == "on" || lower == "off") {
+			return fmt.Errorf("%s stands alone: give it, or a list of patterns", lower)
+		}
+		return fmt.Errorf("%q is neither on nor off nor a pattern; did you mean %s? (a topic of that name is written [%s]%s)", pattern, meant, pattern[:1], pattern[1:])
+	}
+	if _, err := path.Match(pattern, "x"); err != nil {
+		return fmt.Errorf("pattern %q is malformed (* any, ? one, [a-z] a range)", pattern)
+	}
+	if !strings.ContainsAny(pattern, `*?[\\`) && protocol.ValidClientTopic(pattern) != nil {
+		return fmt.Errorf("%q is neither on nor off nor the name of a topic (A-Z a-z 0-9 . _ -, no underscore in front) nor a pattern of names", pattern)
+	}
+	return nil
 }
 
 // assign reads text as the key's kind, checks it and stores it in c.

@@ -109,3 +109,27 @@ func TestNearest(t *testing.T) {
 	require.Equal(t, 3, distance("kitten", "sitting"))
 	require.Equal(t, 3, distance("", "abc"))
 }
+
+func TestWordsForYesAndNoAreNoTopicPatterns(t *testing.T) {
+	for text, want := range map[string]string{
+		"true": "did you mean on?", "YES": "did you mean on?", "1": "did you mean on?", "enabled": "did you mean on?", "On": "did you mean on?",
+		"false": "did you mean off?", "no": "did you mean off?", "0": "did you mean off?", "Disabled": "did you mean off?",
+		"maybe": "did you mean on or off?", "logs.*,on": "on stands alone", "off, events": "off stands alone", "logs.*,true": "did you mean on?",
+		"two words": "nor the name of a topic", "_own": "nor the name of a topic", "a/b": "nor the name of a topic",
+	} {
+		_, err := ParseTopicPatterns(text)
+		require.ErrorContains(t, err, want, text)
+	}
+	for _, text := range []string{"on", "off", "orders", "logs.*,events", "[t]rue", "[_]x*", "?"} {
+		_, err := ParseTopicPatterns(text)
+		require.NoError(t, err, text)
+	}
+	p, err := ParseTopicPatterns("[t]rue")
+	require.NoError(t, err)
+	require.True(t, p.Match("true"))
+}
+
+func TestNearestOfEqualsSharesMost(t *testing.T) {
+	require.Equal(t, "key", Nearest("ky", []string{"H", "k", "key"}))
+	require.Equal(t, "count", Nearest("cout", []string{"coat", "count"}))
+}
