@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
 	"sync"
 	"time"
 
@@ -34,13 +36,19 @@ type Client struct {
 	closed    bool
 }
 
-// Open connects to a broker.
+// Open connects to a broker at addr, host:port; "" is DefaultAddr.
 //
-// Errors: those of the options, all of them joined; why no connection could be made within ctx
+// Errors: those of the options, all of them joined; ErrAddr for an address of another form; why no connection could be made within ctx
 // and DialTimeout. After Open the client reconnects by itself.
 func Open(ctx context.Context, addr string, opts ...Option) (*Client, error) {
 	cfg, err := newConfig(opts)
 	if err != nil {
+		return nil, err
+	}
+	if addr == "" {
+		addr = DefaultAddr
+	}
+	if err := checkAddr(addr); err != nil && !cfg.anyAddr {
 		return nil, err
 	}
 	c := &Client{
@@ -56,6 +64,22 @@ func Open(ctx context.Context, addr string, opts ...Option) (*Client, error) {
 	c.attach(first)
 	go c.keepUp(first)
 	return c, nil
+}
+
+// checkAddr accepts host:port with a numeric port.
+func checkAddr(addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		var form *net.AddrError
+		if errors.As(err, &form) {
+			return fmt.Errorf("%w: %q: %s; write host:port, as in %s", ErrAddr, addr, form.Err, DefaultAddr)
+		}
+		return fmt.Errorf("%w: %w", ErrAddr, err)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return fmt.Errorf("%w: %q: port %q is no number from 1 to 65535", ErrAddr, addr, port)
+	}
+	return nil
 }
 
 // now is the client's clock in ns: it counts from Open and never jumps.
@@ -156,6 +180,13 @@ func (c *Client) report(err error, retryIn time.Duration) {
 	c.cfg.log.Warn("not connected", "addr", c.addr, "err", err, "retry_in", retryIn)
 	if h := c.cfg.hooks.Disconnected; h != nil {
 		h(c.addr, err, retryIn)
+	}
+}
+
+// refused tells the hook that messages were refused for a reason that may pass.
+func (c *Client) refused(topic string, partition uint32, err error) {
+	if h := c.cfg.hooks.Refused; h != nil && !errors.Is(err, ErrDisconnected) {
+		h(topic, partition, err)
 	}
 }
 

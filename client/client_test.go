@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"net"
 	"runtime"
 	"strings"
 	"testing"
@@ -169,4 +170,22 @@ func TestOpenJoinsWhatOptionsRefuse(t *testing.T) {
 	_, err = c.NewProducer(client.BatchBytes(0), client.MaxInFlight(100_000))
 	require.ErrorIs(t, err, protocol.BadRequest)
 	require.ErrorIs(t, err, protocol.TooLarge)
+}
+
+func TestOpenTakesTheDefaultAddressAndRefusesWhatIsNone(t *testing.T) {
+	var dialled string
+	_, err := client.Open(within(t), "", client.Dialer(func(_ context.Context, _, addr string) (net.Conn, error) {
+		dialled = addr
+		return nil, net.ErrClosed
+	}))
+	require.ErrorIs(t, err, net.ErrClosed)
+	require.Equal(t, client.DefaultAddr, dialled)
+	for addr, want := range map[string]string{
+		"127.0.0.1": "missing port", "h:": "no number", "h:x": "no number", "h:0": "no number", "h:65536": "no number",
+		"::1:7654": "too many colons", "[::1": "missing",
+	} {
+		_, err := client.Open(within(t), addr)
+		require.ErrorIs(t, err, client.ErrAddr, addr)
+		require.ErrorContains(t, err, want, addr)
+	}
 }

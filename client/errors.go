@@ -22,6 +22,9 @@ var (
 	// another value of a setting that was asked for.
 	ErrTopicDiffers = errors.New("client: topic exists with other settings")
 
+	// ErrAddr is returned by Open for an address that is not host:port.
+	ErrAddr = errors.New("client: bad address")
+
 	// ErrDisconnected is in the chain of errors whose cause is a connection that ended.
 	ErrDisconnected = errors.New("client: connection lost")
 )
@@ -88,8 +91,12 @@ type UndeliveredError struct {
 
 // Error gives the counts and the first error.
 func (e *UndeliveredError) Error() string {
-	return fmt.Sprintf("client: %d messages undelivered (%d not sent, %d unknown, %d refused), first: %v",
-		e.NotSent+e.Unknown+e.Refused, e.NotSent, e.Unknown, e.Refused, e.First)
+	n, s := e.NotSent+e.Unknown+e.Refused, "s"
+	if n == 1 {
+		s = ""
+	}
+	return fmt.Sprintf("client: %d message%s undelivered (%d not sent, %d unknown, %d refused), first: %v",
+		n, s, e.NotSent, e.Unknown, e.Refused, e.First)
 }
 
 // Unwrap returns the first error.

@@ -15,6 +15,7 @@ import (
 type config struct {
 	name           string
 	dial           func(ctx context.Context, network, addr string) (net.Conn, error)
+	anyAddr        bool // the dialer is the program's own
 	dialTimeout    time.Duration
 	requestTimeout time.Duration
 	backoffLow     time.Duration
@@ -22,6 +23,10 @@ type config struct {
 	log            *slog.Logger
 	hooks          Hooks
 }
+
+// DefaultAddr is where a broker listens unless it is told otherwise, and what Open connects to
+// when it is given no address.
+const DefaultAddr = "127.0.0.1:7654"
 
 // Option sets up a Client. What an option refuses, Open returns, all refusals joined.
 type Option func(*config) error
@@ -36,6 +41,11 @@ type Hooks struct {
 	// Disconnected is called when a connection ended that was not closed by the program, and
 	// after each attempt to connect that failed. retryIn is the pause before the next attempt.
 	Disconnected func(addr string, err error, retryIn time.Duration)
+
+	// Refused is called when the broker refused messages of a producer for a reason that may
+	// pass, NO_SPACE for instance, so that they are sent again until DeliveryTimeout. It is
+	// called for each such refusal.
+	Refused func(topic string, partition uint32, err error)
 }
 
 func newConfig(opts []Option) (config, error) {
@@ -73,13 +83,14 @@ func Name(name string) Option {
 	}
 }
 
-// Dialer replaces the TCP dialer, for proxies, tests and other transports.
+// Dialer replaces the TCP dialer, for proxies, tests and other transports. The address is then
+// the dialer's matter and may have any form.
 func Dialer(dial func(ctx context.Context, network, addr string) (net.Conn, error)) Option {
 	return func(c *config) error {
 		if dial == nil {
 			return &protocol.Error{Code: protocol.BadRequest, Detail: "Dialer = nil"}
 		}
-		c.dial = dial
+		c.dial, c.anyAddr = dial, true
 		return nil
 	}
 }

@@ -444,6 +444,9 @@ func (l *pipeline) refused(r *run, cause error) {
 		}
 	}
 	l.settle(r)
+	if again {
+		l.p.c.refused(l.topic.name, l.partition, cause)
+	}
 }
 
 // final is the error of a batch that the broker refused with err. With mu.

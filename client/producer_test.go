@@ -541,3 +541,21 @@ func TestMessagesAreCheckedBeforeTheyAreTaken(t *testing.T) {
 	require.NoError(t, p.Close(within(t)))
 	require.Equal(t, uint64(1), m.Records("t"))
 }
+
+func TestHookHearsOfRefusalsThatMayPass(t *testing.T) {
+	s := clienttest.Listen(t)
+	heard := make(chan error, 10)
+	conn, c := dial(t, s, client.WithHooks(client.Hooks{Refused: func(topic string, partition uint32, err error) {
+		if topic == "t" && partition == 0 {
+			heard <- err
+		}
+	}}))
+	p, l := producer(t, c), newLedger()
+	require.NoError(t, p.Async(message("a"), l.of("a")))
+	conn.Open(1)
+	conn.RefuseRun(conn.Run(), &protocol.Error{Code: protocol.NoSpace, Detail: "disk is full"})
+	require.ErrorIs(t, <-heard, protocol.NoSpace)
+	conn.Ack(conn.Run(), 0)
+	l.await(t, 1)
+	require.Empty(t, heard)
+}

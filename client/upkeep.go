@@ -104,9 +104,12 @@ func (l *pipeline) opened(c *conn, k *call) {
 		l.failAll(err)
 	}
 	l.leave()
-	if err == nil {
+	switch {
+	case err == nil:
 		l.topic.resolved(&reply)
-	} else if probed && final {
+	case !final:
+		l.p.c.refused(l.topic.name, l.partition, err)
+	case probed:
 		l.topic.failed(err)
 	}
 }
