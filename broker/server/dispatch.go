@@ -44,6 +44,10 @@ var handlers = map[protocol.Opcode]handler{
 	protocol.OpStats:         doStats,
 }
 
+// flagsOf are the bits that the flags of a REQUEST may have; an opcode that is not in it has none.
+// A bit that this version does not know changes what is asked for, so it is not passed over.
+var flagsOf = map[protocol.Opcode]uint16{protocol.OpTopicCreate: protocol.CreateIfMissing}
+
 // request answers one REQUEST frame.
 func (c *conn) request(h *protocol.Header, b []byte) error {
 	key := protocol.HeaderSize + int(h.KeySize())
@@ -79,7 +83,15 @@ func (c *conn) dispatch(r *request) (message, error) {
 	if spec.Since == 0 || spec.Since > protocol.Version || do == nil {
 		return nil, &protocol.Error{Code: protocol.Unsupported, Detail: spec.Name + " is not served by this version"}
 	}
+	if unknown := r.flags &^ flagsOf[r.opcode]; unknown != 0 {
+		return nil, unknownFlags(fmt.Sprintf("0x%04x", unknown), spec.Name)
+	}
 	return do(c, r)
+}
+
+// unknownFlags refuses bits that this version does not define.
+func unknownFlags(bits, of string) error {
+	return &protocol.Error{Code: protocol.Unsupported, Detail: fmt.Sprintf("undefined flags %s of %s", bits, of)}
 }
 
 // respond queues a successful response.

@@ -48,6 +48,9 @@ func doOpen(c *conn, r *request) (message, error) {
 	if err := m.Decode(r.args); err != nil {
 		return nil, err
 	}
+	if unknown := m.Flags &^ protocol.OpenNoCreate; unknown != 0 {
+		return nil, unknownFlags(fmt.Sprintf("0x%02x", unknown), "OPEN's arguments")
+	}
 	if limit := c.server.options.Handles; len(c.handles) >= limit {
 		return nil, &protocol.Error{Code: protocol.Quota, Detail: "handles of the connection", Actual: uint64(limit) + 1,
 			Limit: uint64(limit), Setting: "limits.handles"}
@@ -91,10 +94,15 @@ func doClose(c *conn, r *request) (message, error) {
 	return nil, nil
 }
 
+// stats is the answer to STATS.
+type stats struct{ protocol.Stats }
+
+func (l *stats) items() int { return len(l.Items) }
+
 // doStats tells the broker's numbers.
 func doStats(c *conn, r *request) (message, error) {
 	if err := r.empty(); err != nil {
 		return nil, err
 	}
-	return &protocol.Stats{Items: c.server.Stats()}, nil
+	return &stats{protocol.Stats{Items: c.server.Stats()}}, nil
 }

@@ -55,8 +55,8 @@ func doSubscribe(c *conn, r *request) (message, error) {
 
 // maySubscribe refuses what the connection cannot take.
 func (c *conn) maySubscribe(m *protocol.Subscribe) error {
-	if m.Flags&^protocol.SubscribeOneShot != 0 {
-		return &protocol.Error{Code: protocol.Unsupported, Detail: fmt.Sprintf("flags 0x%04x of SUBSCRIBE", m.Flags)}
+	if unknown := m.Flags &^ protocol.SubscribeOneShot; unknown != 0 {
+		return unknownFlags(fmt.Sprintf("0x%04x", unknown), "SUBSCRIBE's arguments")
 	}
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
