@@ -19,10 +19,10 @@ const (
 
 // The answers of the legacy protocol.
 const (
-	LegacyAckSize  = 9    // bytes: status, offset
-	LegacyOK       = 0x00 // status of a produce that was appended
-	LegacyRefused  = 0xFF // status of one that was not
-	LegacyCommited = 0x01 // the whole answer to a commit
+	LegacyAckSize   = 9    // bytes: status, offset
+	LegacyOK        = 0x00 // status of a produce that was appended
+	LegacyRefused   = 0xFF // status of one that was not
+	LegacyCommitted = 0x01 // the whole answer to a commit
 )
 
 // LegacyHello is a legacy handshake.

@@ -203,7 +203,7 @@ func (c *conn) legacyCommit(p *broker.Partition, h *protocol.LegacyHello) error 
 		return err
 	}
 	c.out.mu.Lock()
-	c.out.pending = append(c.out.tail(), protocol.LegacyCommited)
+	c.out.pending = append(c.out.tail(), protocol.LegacyCommitted)
 	c.out.mu.Unlock()
 	return nil
 }
