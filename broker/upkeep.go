@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/millrace-mq/millrace/protocol"
@@ -55,5 +54,5 @@ func (p *Partition) tend(s *Settings) error {
 	if removed > 0 {
 		p.topic.broker.log.Info("retention removed segments", "topic", p.topic.name, "partition", p.number, "segments", removed)
 	}
-	return errors.Join(err)
+	return err
 }
