@@ -3,6 +3,7 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/millrace-mq/millrace/protocol"
 	"github.com/millrace-mq/millrace/storage"
@@ -74,6 +75,21 @@ var codes = []struct {
 	{vfs.ErrLocked, protocol.StorageFailed, ""},
 }
 
+// withoutPackages takes the names of packages out of a text for clients.
+var withoutPackages = strings.NewReplacer("broker: ", "", "storage: ", "")
+
+// placeOf is "topic t, partition 0: " for an error that has a place.
+func placeOf(err error) string {
+	var place *PlaceError
+	switch {
+	case !errors.As(err, &place):
+		return ""
+	case place.Partition < 0:
+		return "topic " + place.Topic + ": "
+	}
+	return fmt.Sprintf("topic %s, partition %d: ", place.Topic, place.Partition)
+}
+
 // CodeOf turns any error of broker or storage into what a client is told. It is the only such
 // mapping. nil stays nil; an *protocol.Error stays what it is; what nothing maps is INTERNAL.
 func CodeOf(err error) *protocol.Error {
@@ -91,16 +107,16 @@ func CodeOf(err error) *protocol.Error {
 	}
 	var outside *storage.RangeError
 	if errors.As(err, &outside) {
-		e := &protocol.Error{Code: protocol.OffsetOutOfRange, Detail: err.Error(), Actual: outside.Offset,
-			From: outside.Start, To: outside.End, Epoch: outside.Epoch}
+		e := &protocol.Error{Code: protocol.OffsetOutOfRange, Detail: fmt.Sprintf("%soffset %d is outside", placeOf(err), outside.Offset),
+			Actual: outside.Offset, From: outside.Start, To: outside.End, Epoch: outside.Epoch}
 		if outside.Lost {
-			e.Code = protocol.LostSuffix
+			e.Code, e.Detail = protocol.LostSuffix, fmt.Sprintf("%soffset %d is beyond the end of a log that lost a suffix:", placeOf(err), outside.Offset)
 		}
 		return e
 	}
 	for _, row := range codes {
 		if errors.Is(err, row.err) {
-			return &protocol.Error{Code: row.code, Detail: err.Error(), Hint: row.hint}
+			return &protocol.Error{Code: row.code, Detail: withoutPackages.Replace(err.Error()), Hint: row.hint}
 		}
 	}
 	if vfs.NoSpace(err) {

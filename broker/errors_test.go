@@ -56,3 +56,10 @@ func TestErrorsWithRangesKeepThem(t *testing.T) {
 	require.Same(t, quota, CodeOf(fmt.Errorf("x: %w", quota)))
 	require.Equal(t, protocol.Internal, CodeOf(errors.New("what?")).Code)
 }
+
+func TestErrorTextsForClientsSayThingsOnce(t *testing.T) {
+	e := CodeOf(&PlaceError{Topic: "t", Partition: 3, Err: &storage.RangeError{Offset: 99, Start: 5, End: 10}})
+	require.Equal(t, "OFFSET_OUT_OF_RANGE: topic t, partition 3: offset 99 is outside [5, 10)", e.Error())
+	e = CodeOf(&PlaceError{Topic: "t", Partition: -1, Err: fmt.Errorf("open: %w", storage.ErrNoSpace)})
+	require.Equal(t, "topic t: open: no space", e.Detail)
+}
