@@ -136,11 +136,9 @@ func (c *checker) holes(e *segmentEntry, name string, sc *scan) {
 			c.r.Notes = append(c.r.Notes, fmt.Sprintf("%s: %d bytes at %d behind the last settled frame: a torn tail, or an append under way", name, h.end-h.pos, h.pos))
 			return
 		}
-		to := e.EndOffset
-		if !h.tail {
-			if f, _, err := sc.frameAt(h.end); err == nil && f != nil {
-				to = f.Header().Offset()
-			}
+		to := h.next
+		if h.tail {
+			to = e.EndOffset
 		}
 		c.r.damaged(path.Join(c.dir, name), h.pos, h.before.Offset, to, h.why.Error())
 	}

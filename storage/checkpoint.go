@@ -85,24 +85,20 @@ func (l *Log) checkpoints() ([]uint64, error) {
 	return found, nil
 }
 
-// checkpoints looks at what the .state files testify to: a readable one was written when all
-// up to its index was durable.
-func (r *recovery) checkpoints() error {
-	index := uint64(0)
+// newestCheckpoint is the highest index of a readable checkpoint: it was written when all up to
+// there was durable.
+func (r *recovery) newestCheckpoint() (index uint64) {
 	for name := range r.files {
 		s, ok := strings.CutSuffix(name, stateSuffix)
 		i, err := strconv.ParseUint(s, 10, 64)
-		if !ok || err != nil || i <= max(index, r.log.written.Index) {
+		if !ok || err != nil || i <= index {
 			continue
 		}
 		if _, _, err := readSealed(r.log.fs, name, "state", Version); err == nil {
 			index = i
 		}
 	}
-	if index > r.log.written.Index {
-		r.readOnly("a checkpoint shows that index %d was durable, the log ends at %d", index, r.log.written.Index)
-	}
-	return nil
+	return index
 }
 
 // Controls calls f for every control record with an index above from, in order. Blocks that the
@@ -158,7 +154,7 @@ func (s *segment) controls(from uint64, limit int64, f func(protocol.Frame) erro
 }
 
 func (s *segment) controlBlock(sc *scan, pos, limit int64, from uint64, f func(protocol.Frame) error) error {
-	h := hopper{file: s.file, pos: pos, limit: limit}
+	h := hopper{file: s.file, pos: pos, limit: limit, damage: s.damaged()}
 	defer h.done()
 	for h.next() {
 		if h.head.RecordCount() != 0 {
@@ -168,14 +164,19 @@ func (s *segment) controlBlock(sc *scan, pos, limit int64, from uint64, f func(p
 		if err != nil {
 			return err
 		}
-		if why != nil || frame.Index() <= from {
+		if why != nil { // damage that nobody had met yet
+			s.log.store.noteError(&CorruptError{Path: s.path(), Pos: h.pos, From: h.head.Offset(), To: h.head.Offset(), Err: why})
+			continue
+		}
+		if frame.Index() <= from {
 			continue
 		}
 		if err := f(frame); err != nil {
 			return err
 		}
 	}
-	if errors.Is(h.err, errIndex) { // damage: what follows in the block is unreachable
+	if errors.Is(h.err, errIndex) { // likewise; what follows in the block is unreachable
+		s.log.store.noteError(h.err)
 		return nil
 	}
 	return h.err

@@ -233,8 +233,17 @@ func TestEveryFailingOperationIsSurvived(t *testing.T) {
 				if err := counter.Decide(op); err != nil {
 					return err
 				}
-				return fail(op)
+				err := fail(op)
+				if err != nil { // the process may also die right here
+					j.mu.Lock()
+					j.images = append(j.images, image{m.CrashClean(), len(j.acks), "killed at the failure"})
+					j.mu.Unlock()
+				}
+				return err
 			}), c, o, 3, 50)
+			for _, img := range j.images {
+				j.check(t, img.disk, c, o, j.acks[:img.acks], fmt.Sprintf("%s at operation %d, %s", what, n, img.note))
+			}
 			j.check(t, m.CrashClean(), c, o, j.acks, fmt.Sprintf("%s at operation %d", what, n))
 			rng := rand.New(rand.NewPCG(uint64(n), 9))
 			j.check(t, m.Crash(rng), c, o, j.acks, fmt.Sprintf("%s at operation %d and a power cut", what, n))

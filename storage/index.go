@@ -318,6 +318,14 @@ func (x *index) replace(x2 *index) {
 	x.count.Store(x2.count.Load())
 }
 
+// sync makes the file durable; one that is only in memory is built again when it is needed.
+func (x *index) sync() error {
+	if x.file == nil || x.heap {
+		return nil
+	}
+	return x.file.Sync()
+}
+
 // close unmaps and closes. A writable index is cut to the entries that it has, so that the
 // file is the same as one built from scratch.
 func (x *index) close() error {

@@ -184,6 +184,7 @@ func (l *Log) fail(err error) error {
 	err = l.failed
 	l.endMu.Unlock()
 	if first {
+		l.store.failed.Store(true)
 		l.store.noteError(err)
 		if f := l.opts.Load().OnFail; f != nil {
 			f(err)
@@ -305,7 +306,7 @@ func (l *Log) Close() error {
 	}
 	l.shut.Store(true)
 	l.store.leave(l)
-	l.store.files.forget(l)
+	l.store.files.forget(*l.segments.Load()...)
 	for _, s := range *l.segments.Load() {
 		err = errors.Join(err, s.closeIfIdle())
 	}

@@ -80,7 +80,7 @@ func (l *Log) writeManifest() error {
 // readManifest reads MANIFEST, or what was there before it. found is false in a new directory.
 // why tells that the newest was unreadable, so that the caller looks harder at the files.
 func (l *Log) readManifest() (found bool, why string, err error) {
-	body, _, err := ReadSealed(l.fs, manifestName, "manifest", Version)
+	body, _, err := readSealed(l.fs, manifestName, "manifest", Version)
 	if errors.Is(err, ErrNewer) {
 		return false, "", err
 	}
@@ -90,17 +90,16 @@ func (l *Log) readManifest() (found bool, why string, err error) {
 	if err == nil {
 		return true, "", nil
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, "", nil
-	}
 	var damaged *SealedError
-	if !errors.As(err, &damaged) {
+	switch {
+	case errors.As(err, &damaged):
+		why = err.Error()
+	case !errors.Is(err, fs.ErrNotExist):
 		return false, "", err
 	}
-	why = err.Error()
 	body, _, err = readSealed(l.fs, manifestName+".prev", "manifest", Version)
 	if err == nil && l.manifest.decode(body) == nil {
-		l.manifest.Closed = nil // may be of an earlier life
+		l.manifest.Closed = nil // of an earlier life, perhaps: the log is scanned
 		return true, why, nil
 	}
 	l.manifest = manifest{}

@@ -137,7 +137,7 @@ func indexAt(f vfs.File, pos, end int64) (uint64, error) {
 
 // checkIndexAgainst compares the last entry of x with the log, and that no entry is missing
 // behind it.
-func checkIndexAgainst(f vfs.File, x *index, size int64) error {
+func checkIndexAgainst(f vfs.File, x *index, size int64, damage []Damage) error {
 	if size == 0 {
 		return nil
 	}
@@ -145,7 +145,7 @@ func checkIndexAgainst(f vfs.File, x *index, size int64) error {
 	if err != nil {
 		return err
 	}
-	h := hopper{file: f, pos: e.pos, limit: size}
+	h := hopper{file: f, pos: e.pos, limit: size, damage: damage}
 	defer h.done()
 	if !h.next() || h.head.Offset() != e.offset || h.head.Timestamp() != e.ts {
 		return errors.Join(fmt.Errorf("%w: last entry points to %d", errIndex, e.pos), h.err)

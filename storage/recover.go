@@ -53,6 +53,8 @@ type recovery struct {
 	report Report
 	files  map[string]int64 // of the directory, with sizes
 	dirty  bool             // the manifest must be written
+
+	checkpoint uint64 // index that a readable checkpoint shows to have been durable
 }
 
 func (r *recovery) run() error {
@@ -79,18 +81,29 @@ func (r *recovery) run() error {
 	if err := r.load(); err != nil {
 		return err
 	}
+	r.checkpoint = r.newestCheckpoint()
 	if err := r.tail(); err != nil {
 		return err
 	}
-	if err := r.checkpoints(); err != nil {
-		return err
+	if r.checkpoint > l.written.Index {
+		r.readOnly("a checkpoint shows that index %d was durable, the log ends at %d", r.checkpoint, l.written.Index)
 	}
 	if list := *l.segments.Load(); len(list) > 0 {
 		l.start.Store(list[0].base)
 	}
-	if r.dirty {
-		return l.writeManifest()
+	if !r.dirty || l.readOnly != "" { // the next start must find what this one found
+		return nil
 	}
+	return r.tolerate(l.writeManifest())
+}
+
+// tolerate lets a log open on a full disk: what could not be written is found again by the next
+// start, and the first append writes it.
+func (r *recovery) tolerate(err error) error {
+	if !vfs.NoSpace(err) {
+		return err
+	}
+	r.log.store.noteError(fmt.Errorf("storage: %s is opened without writing what was found: %w", r.log.dir, err))
 	return nil
 }
 
@@ -268,34 +281,18 @@ func (r *recovery) sealAt(s *segment, offset, index uint64, known bool) error {
 	}
 	end := sealedEnd{End: sc.last.End, size: sc.last.pos, firstTS: sc.first, lastTS: sc.last.ts}
 	for _, h := range sc.holes {
-		d := Damage{Segment: s.id, Pos: h.pos, EndPos: h.end, From: h.before.Offset, To: offset, Kind: h.why.Error()}
+		d := Damage{Segment: s.id, Pos: h.pos, EndPos: h.end, From: h.before.Offset, To: h.next, Kind: h.why.Error()}
 		if h.tail && known { // a later segment has frames, so these were durable
 			end.Offset, end.Index, end.size = offset, index-1, h.end
+			d.To = offset
 		} else if h.tail {
 			continue
-		} else {
-			d.To = r.offsetAt(s, h.end, offset)
 		}
 		r.damage(s, d)
 	}
 	s.sealed.Store(&end)
 	r.dirty = true
 	return nil
-}
-
-// offsetAt is the base offset of the good frame at pos.
-func (r *recovery) offsetAt(s *segment, pos int64, otherwise uint64) uint64 {
-	f, err := r.log.fs.Open(s.walName())
-	if err != nil {
-		return otherwise
-	}
-	sc := newScan(f, r.files[s.walName()], s.base, s.firstIndex)
-	frame, _, err := sc.frameAt(pos)
-	if err == nil && frame != nil {
-		otherwise = frame.Header().Offset()
-	}
-	r.log.store.noteError(f.Close())
-	return otherwise
 }
 
 // putAside moves a file, and its index if it has one, into quarantine/.
@@ -339,7 +336,7 @@ func (r *recovery) scanSegment(s *segment) (sc *scan, err error) {
 		return nil, err
 	}
 	sc.entries = b.frame
-	err = errors.Join(sc.run(), b.close())
+	err = errors.Join(sc.run(), r.tolerate(b.close()))
 	r.report.ScannedBytes += sc.pos
 	r.report.ScannedFrames += sc.frames
 	r.report.IndexRebuilt++
@@ -360,7 +357,7 @@ func (r *recovery) tail() error {
 		l.synced = l.written
 		return nil
 	}
-	if c := l.manifest.Closed; c != nil && r.files[s.walName()] >= c.Size {
+	if c := l.manifest.Closed; c != nil && r.files[s.walName()] == c.Size { // larger: it was appended to since
 		s.firstTS = c.FirstTS
 		l.written = mark{End: End{c.Offset, c.Index}, seg: s, pos: c.Size, ts: c.LastTS}
 		l.synced = l.written
@@ -371,52 +368,74 @@ func (r *recovery) tail() error {
 	return r.scanTail(s)
 }
 
-// scanTail recovers the active segment.
+// scanTail recovers the active segment. It looks first and changes the file afterwards, and only
+// when the log can go on: a log that is read-only is left as it was found.
 func (r *recovery) scanTail(s *segment) error {
 	l := r.log
 	sc, err := r.scanSegment(s)
 	if err != nil {
 		return err
 	}
-	settled := max(sc.settled, s.firstIndex-1)
-	if l.manifest.Closed != nil { // shorter than when it was closed
-		settled = max(settled, l.manifest.Closed.Index)
+	settled := max(sc.settled, s.firstIndex-1, r.checkpoint)
+	if c := l.manifest.Closed; c != nil && r.files[s.walName()] < c.Size {
+		settled = max(settled, c.Index)
 	}
-	keep := mark{End: End{s.base, s.firstIndex - 1}}
-	if sc.frames > 0 {
-		keep = sc.last
-	}
-	for i, h := range sc.holes {
-		if h.before.Index+1 > settled {
-			if err := r.cutTail(s, sc, h); err != nil {
-				return err
-			}
-			keep = mark{End: h.before, pos: h.pos, ts: r.timeBefore(s, h)}
-			break
-		}
-		d := Damage{Segment: s.id, Pos: h.pos, EndPos: h.end, From: h.before.Offset, Kind: h.why.Error()}
-		if h.tail {
-			r.readOnly("frames up to index %d were settled, those behind index %d cannot be read", settled, h.before.Index)
-			d.To = h.before.Offset + 1
-			keep = mark{End: h.before, pos: h.pos, ts: sc.last.ts}
-		} else {
-			d.To = r.offsetAt(s, sc.holes[i].end, h.before.Offset)
-		}
-		r.damage(s, d)
-		r.dirty = true
+	keep, torn := r.judge(s, sc, settled)
+	if sc.gaveUp {
+		r.readOnly("%s has damage at %d behind which nothing could be found with reasonable effort", s.walName(), keep.pos)
 	}
 	if keep.Index < settled {
 		r.readOnly("frames up to index %d were settled, the log ends at index %d", settled, keep.Index)
 	}
-	if !l.durable.Load() || r.report.TornFrames > 0 {
+	keep.seg = s
+	s.firstTS = sc.first
+	l.written, l.synced = keep, keep
+	if l.readOnly != "" {
+		return nil
+	}
+	if torn != nil {
+		err := r.cutTail(s, sc, *torn)
+		if vfs.NoSpace(err) {
+			r.readOnly("the disk is full: %d bytes behind the last good frame cannot be put aside", r.report.TornBytes)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if !l.durable.Load() || torn != nil {
 		l.epoch.Add(1)
 		r.report.LostSuffix, r.dirty = true, true
 	}
-	return r.settle(s, sc, keep)
+	return r.settle(s, keep)
 }
 
-// settle makes the recovered tail durable and publishes it as both ends.
-func (r *recovery) settle(s *segment, sc *scan, keep mark) (err error) {
+// judge decides what the holes of the scan are. The first one above the settled index is a torn
+// tail, and everything behind it goes with it; those before are damage.
+func (r *recovery) judge(s *segment, sc *scan, settled uint64) (keep mark, torn *hole) {
+	keep = mark{End: End{s.base, s.firstIndex - 1}}
+	if sc.frames > 0 {
+		keep = sc.last
+	}
+	for i := range sc.holes {
+		h := &sc.holes[i]
+		if h.before.Index+1 > settled {
+			return mark{End: h.before.End, pos: h.pos, ts: h.before.ts}, h
+		}
+		d := Damage{Segment: s.id, Pos: h.pos, EndPos: h.end, From: h.before.Offset, To: h.next, Kind: h.why.Error()}
+		if h.tail {
+			r.readOnly("frames up to index %d were settled, those behind index %d cannot be read", settled, h.before.Index)
+			d.To = h.before.Offset + 1
+			keep = mark{End: h.before.End, pos: h.pos, ts: h.before.ts}
+		}
+		r.damage(s, d)
+		r.dirty = true
+	}
+	return keep, nil
+}
+
+// settle makes the recovered tail durable.
+func (r *recovery) settle(s *segment, keep mark) (err error) {
 	l := r.log
 	f, err := l.fs.OpenWrite(s.walName())
 	if err != nil {
@@ -435,17 +454,14 @@ func (r *recovery) settle(s *segment, sc *scan, keep mark) (err error) {
 	if err != nil {
 		return err
 	}
-	keep.seg = s
-	s.firstTS = sc.first
 	s.zero.end = size
-	l.written, l.synced = keep, keep
 	l.manifest.Closed = nil
 	r.dirty = true
 	return nil
 }
 
 // cutTail copies what lies from the hole to the last byte that is not zero into quarantine/;
-// settle truncates there. Frames behind the hole go too: they were never settled.
+// settle truncates there. Frames behind the hole go too: none of them was known settled.
 func (r *recovery) cutTail(s *segment, sc *scan, h hole) (err error) {
 	f, err := r.log.fs.Open(s.walName())
 	if err != nil {
@@ -455,8 +471,8 @@ func (r *recovery) cutTail(s *segment, sc *scan, h hole) (err error) {
 	end := h.end
 	if !h.tail {
 		end = sc.pos
-		if n := len(sc.holes); sc.holes[n-1].tail {
-			end = sc.holes[n-1].end
+		if last := sc.holes[len(sc.holes)-1]; last.tail {
+			end = last.end
 		}
 		r.report.TornFrames = int64(sc.last.Index - h.before.Index)
 	}
@@ -474,32 +490,22 @@ func (r *recovery) cutTail(s *segment, sc *scan, h hole) (err error) {
 	if err := errors.Join(r.log.fs.SyncDir(quarantineDir), r.log.fs.SyncDir(".")); err != nil {
 		return err
 	}
+	left := slices.DeleteFunc(slices.Clone(s.damaged()), func(d Damage) bool { return d.Pos >= h.pos })
+	s.damage.Store(&left)
 	return r.cutIndex(s, h.pos)
 }
 
 // cutIndex drops the entries of the rebuilt index from pos on.
 func (r *recovery) cutIndex(s *segment, pos int64) error {
 	x, err := openIndex(r.log.fs, s.idxName(), s.id, s.base, s.firstIndex, r.files[s.walName()], true)
-	if err != nil {
-		return err
+	if err != nil { // it could not be written; the first reader builds it
+		return ignoreMissing(r.log.fs.Remove(s.idxName()))
 	}
 	at := -1
 	if pos > 0 {
 		_, at, err = x.floor(byPos, uint64(pos-1))
 	}
 	return errors.Join(err, x.cut(at+1), x.close())
-}
-
-// timeBefore is the append time of the last good frame in front of a hole.
-func (r *recovery) timeBefore(s *segment, h hole) uint64 {
-	f, err := r.log.fs.Open(s.walName())
-	if err != nil {
-		return uint64(r.log.store.opts.Now())
-	}
-	sc := newScan(f, h.pos, s.base, s.firstIndex)
-	err = errors.Join(sc.run(), f.Close())
-	r.log.store.noteError(err)
-	return sc.last.ts
 }
 
 // copyRange copies n bytes of f into a new file, durably but for its name.

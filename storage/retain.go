@@ -47,7 +47,7 @@ func (l *Log) Retain(age time.Duration, bytes int64) (removed int, err error) {
 		total -= end.size
 		n++
 	}
-	return n, l.dropFront(n)
+	return l.dropFront(n)
 }
 
 // rollAged seals the active segment when it is old enough.
@@ -70,26 +70,25 @@ func (l *Log) rollAged(now uint64, age time.Duration) error {
 }
 
 // dropFront removes the first n segments, all sealed; the last of a log stays.
-func (l *Log) dropFront(n int) error {
+func (l *Log) dropFront(n int) (removed int, err error) {
 	old := *l.segments.Load()
 	n = min(n, len(old)-1)
 	if n <= 0 {
-		return nil
+		return 0, nil
 	}
 	kept := old[n:len(old):len(old)]
 	l.segments.Store(&kept)
 	if err := l.writeManifest(); err != nil {
 		l.segments.Store(&old)
-		return err
+		return 0, err
 	}
 	l.start.Store(kept[0].base)
-	var err error
 	for _, s := range old[:n] {
 		err = errors.Join(err, s.drop())
 	}
 	l.store.count.removed.Add(uint64(n))
 	if err != nil {
-		return fmt.Errorf("storage: remove segments of %s: %w", l.dir, err)
+		err = fmt.Errorf("storage: remove segments of %s: %w", l.dir, err)
 	}
-	return nil
+	return n, err
 }

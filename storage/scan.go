@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -57,9 +58,14 @@ func (w *window) rest(pos int64) ([]byte, error) {
 //
 // Where a frame should begin and none does, the rest of the file is searched for the next frame
 // whose check holds and which can follow: its index, offset, term and time do not go back, and it
-// is not further ahead than the bytes between could have held. That frame shows that the bad
-// spot is a hole, and its settledLag shows up to where the log was known settled; so do all
-// frames before.
+// is not further ahead than the bytes between could have held. A producer can put bytes of that
+// kind into a message, and damage to the header of that message would bring them to light. So a
+// candidate counts by what follows it: the one whose chain of frames reaches the end of the data
+// is taken, else the one with the longest chain. A chain inside a message breaks at the message's
+// own end, whose check nobody can foretell.
+//
+// The frame that is found shows that the bad spot is a hole, and its settledLag shows up to where
+// the log was known settled; so do all frames before.
 type scan struct {
 	w      window
 	pos    int64 // of the next frame
@@ -70,19 +76,22 @@ type scan struct {
 
 	settled uint64 // highest index that any frame testifies to
 	holes   []hole
+	budget  int64                   // bytes that may still be hashed in search of frames behind holes
+	gaveUp  bool                    // the budget ran out
 	entries func(entry, bool) error // told of every frame: where, and whether it is a control record
 }
 
 // hole is a stretch without good frames that has one behind it, or reaches to the end of the file.
 type hole struct {
 	pos, end int64
-	before   End // of the last good frame in front
+	before   mark   // behind the last good frame in front
+	next     uint64 // base offset of the first good frame behind; 0 with tail
 	why      error
 	tail     bool // nothing good lies behind
 }
 
 func newScan(f vfs.File, size int64, base, firstIndex uint64) *scan {
-	return &scan{w: window{file: f, size: size}, last: mark{End: End{base, firstIndex - 1}}}
+	return &scan{w: window{file: f, size: size}, last: mark{End: End{base, firstIndex - 1}}, budget: 4*size + 256<<20}
 }
 
 // run walks the file. It ends without a hole when zeros follow the last frame up to the end of the file.
@@ -174,66 +183,141 @@ func (s *scan) skipHole(why error) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	h := hole{pos: s.pos, end: next, before: s.last, why: why}
 	if next < 0 {
 		if data < 0 { // only zeros: the prepared space behind the last frame
 			return false, nil
 		}
-		s.holes = append(s.holes, hole{pos: s.pos, end: data + 1, before: s.last.End, why: why, tail: true})
+		h.end, h.tail = data+1, true
+		s.holes = append(s.holes, h)
 		return false, nil
 	}
-	s.holes = append(s.holes, hole{pos: s.pos, end: next, before: s.last.End, why: why})
 	f, _, err := s.frameAt(next)
 	if err != nil {
 		return false, err
 	}
+	h.next = f.Header().Offset()
+	s.holes = append(s.holes, h)
 	s.pos = next
 	return true, s.take(f)
 }
 
-// resync searches behind pos for a frame that can follow across a hole; −1 when there is
-// none. data is the position of the last byte that is not zero from pos on; −1 when all are.
-func (s *scan) resync(pos int64) (next, data int64, err error) {
-	data = -1
+// resync searches behind pos for the frame at which the log goes on; −1 when there is none.
+// data is the position of the last byte that is not zero from pos on; −1 when all are.
+func (s *scan) resync(pos int64) (best, data int64, err error) {
+	best, data = -1, -1
+	longest := int64(0)
 	for at := pos; at < s.w.size; {
 		b, err := s.w.rest(at)
 		if err != nil {
 			return -1, data, err
 		}
-		if t := bytes.TrimRight(b, "\x00"); len(t) > 0 {
-			data = at + int64(len(t)) - 1
-		} else {
+		t := bytes.TrimRight(b, "\x00")
+		if len(t) == 0 {
 			at += int64(len(b))
 			continue
 		}
+		data = max(data, at+int64(len(t))-1)
 		i := bytes.IndexByte(b, byte(protocol.MagicData))
-		if i < 0 {
+		switch {
+		case i < 0:
 			at += int64(len(b))
+			continue
+		case at+int64(i) == pos: // that one is the bad spot
+			at = pos + 1
 			continue
 		}
 		at += int64(i)
-		if at == pos {
-			at++
-			continue
-		}
-		f, why, err := s.frameAt(at)
-		if err != nil {
+		end, whole, err := s.chain(at)
+		if err != nil || s.gaveUp {
 			return -1, data, err
 		}
-		if why == nil && s.plausible(f, at) {
-			return at, data, nil
+		switch {
+		case end == 0:
+			at++
+		case whole:
+			return at, max(data, end-1), nil
+		default:
+			if end-at > longest {
+				best, longest = at, end-at
+			}
+			data = max(data, end-1)
+			at = end
 		}
-		at++
 	}
-	return -1, data, nil
+	return best, data, nil
 }
 
-// plausible tells whether f, found behind a hole, can be a frame of this log and not one that
-// lies inside a damaged frame's payload.
-func (s *scan) plausible(f protocol.Frame, at int64) bool {
-	if s.follows(f, true) != nil {
-		return false
+// chain follows the frames from a candidate behind the hole on: end is where they break off, 0
+// when at is no candidate; whole tells that they reach the end of the data.
+func (s *scan) chain(at int64) (end int64, whole bool, err error) {
+	t := scan{w: window{file: s.w.file, size: s.w.size, buf: nil}, pos: at, last: s.last, term: s.term}
+	ok, err := s.candidate(at)
+	if err != nil || !ok {
+		return 0, false, err
+	}
+	first := true
+	for t.pos < t.w.size {
+		f, why, err := t.frameAt(t.pos)
+		if err != nil {
+			return 0, false, err
+		}
+		if f != nil {
+			s.budget -= int64(len(f))
+			s.gaveUp = s.budget < 0
+			why = t.follows(f, first)
+		}
+		if why != nil || s.gaveUp {
+			break
+		}
+		if err := t.take(f); err != nil {
+			return 0, false, err
+		}
+		first = false
+	}
+	if first {
+		return 0, false, nil
+	}
+	zero, err := t.w.zeros(t.pos)
+	return t.pos, zero, err
+}
+
+// candidate tells by header and tail alone, without hashing what lies between, whether a frame
+// of this log can begin at at.
+func (s *scan) candidate(at int64) (bool, error) {
+	b, err := s.w.bytes(at, protocol.HeaderSize)
+	if err != nil {
+		return false, err
+	}
+	n, why := protocol.SizeStored(b, protocol.MaxDataFrame)
+	if why != nil || n == 0 || int64(n) > s.w.size-at {
+		return false, nil
+	}
+	offset, ts := protocol.HeaderOf(b).Offset(), protocol.HeaderOf(b).Timestamp()
+	tail := [protocol.TailSize]byte{}
+	if _, err := s.w.file.ReadAt(tail[:], at+int64(n)-protocol.TailSize); err != nil && !errors.Is(err, io.EOF) {
+		return false, err
+	}
+	index, term := binary.BigEndian.Uint64(tail[:]), binary.BigEndian.Uint32(tail[8:])
+	if index <= s.last.Index || offset < s.last.Offset || ts < s.last.ts || term < s.term {
+		return false, nil
 	}
 	room := uint64(at-s.pos)/protocol.MinFrame + 1
-	skipped := f.Index() - s.last.Index - 1
-	return skipped <= room && f.Header().Offset()-s.last.Offset <= (skipped+1)*protocol.MaxRecords
+	skipped := index - s.last.Index - 1
+	return skipped <= room && offset-s.last.Offset <= (skipped+1)*protocol.MaxRecords, nil
+}
+
+// zeros tells whether nothing but zeros follows from pos to the end of the file.
+func (w *window) zeros(pos int64) (bool, error) {
+	for pos < w.size {
+		b, err := w.rest(pos)
+		if err != nil {
+			return false, err
+		}
+		if len(bytes.TrimRight(b, "\x00")) > 0 {
+			return false, nil
+		}
+		pos += int64(len(b))
+	}
+	return true, nil
 }

@@ -97,18 +97,12 @@ func (l *Log) seekIn(seg *segment, offset uint64, end mark) (Cursor, error) {
 	if at < 0 {
 		e = entry{offset: seg.base, index: seg.firstIndex}
 	}
-	limit := seg.limit(end)
 	for _, d := range seg.damaged() {
 		if offset >= d.From && offset < d.To {
 			return Cursor{Offset: d.From, seg: seg, pos: d.Pos}, nil
 		}
-		if offset >= d.To && e.pos < d.EndPos { // hop from behind the damage, never through it
-			e.pos, e.offset = d.EndPos, d.To
-		} else if d.Pos < limit && d.Pos > e.pos {
-			limit = d.Pos
-		}
 	}
-	h := hopper{file: seg.file, pos: e.pos, limit: limit}
+	h := hopper{file: seg.file, pos: e.pos, limit: seg.limit(end), damage: seg.damaged()}
 	defer h.done()
 	base := e.offset
 	for h.next() {
@@ -156,7 +150,7 @@ func (l *Log) seekTime(ts uint64) (uint64, error) {
 			return max(seg.base, l.Start()), err
 		}
 	}
-	h := hopper{file: seg.file, pos: e.pos, limit: seg.limit(end)}
+	h := hopper{file: seg.file, pos: e.pos, limit: seg.limit(end), damage: seg.damaged()}
 	defer h.done()
 	for h.next() {
 		if h.head.Timestamp() >= ts && h.head.RecordCount() > 0 {
@@ -306,11 +300,12 @@ var hopBuffers = sync.Pool{New: func() any { return new([hopBytes]byte) }}
 
 // hopper walks frames by their headers.
 type hopper struct {
-	file  vfs.File
-	pos   int64 // of the frame that head describes; after the last one, where the next would be
-	limit int64
-	head  *protocol.Header
-	err   error
+	file   vfs.File
+	pos    int64 // of the frame that head describes; after the last one, where the next would be
+	limit  int64
+	damage []Damage // known: stepped over
+	head   *protocol.Header
+	err    error
 
 	buf     *[hopBytes]byte
 	at      int64 // file position of buf[0]
@@ -330,6 +325,11 @@ func (h *hopper) next() bool {
 		h.pos = h.end()
 	}
 	h.started = true
+	for _, d := range h.damage {
+		if h.pos >= d.Pos && h.pos < d.EndPos {
+			h.pos = d.EndPos
+		}
+	}
 	if h.pos >= h.limit {
 		return false
 	}

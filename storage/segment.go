@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -48,6 +49,8 @@ type segment struct {
 	kept  bool // gone, but the files are another segment's now
 	file  vfs.File
 	index *index
+
+	ticket uint64 // guarded by the file cache's mu: its place among idle ones; 0 = none
 
 	// owned by the append lock while the segment is active
 	firstTS   uint64
@@ -111,7 +114,7 @@ func (s *segment) open() error {
 	size := s.log.openSize(s, end)
 	x, err := openIndex(s.log.fs, s.idxName(), s.id, s.base, s.firstIndex, size, end == nil)
 	if err == nil {
-		err = checkIndexAgainst(f, x, size)
+		err = checkIndexAgainst(f, x, size, s.damaged())
 		if err != nil {
 			err = errors.Join(err, x.close())
 		}
@@ -171,6 +174,7 @@ func (s *segment) drop() error {
 	s.gone = true
 	busy := s.refs > 0
 	s.mu.Unlock()
+	s.log.store.files.forget(s)
 	if busy {
 		return nil
 	}
@@ -182,6 +186,7 @@ func (s *segment) retire() error {
 	s.mu.Lock()
 	s.gone, s.kept = true, true
 	s.mu.Unlock()
+	s.log.store.files.forget(s)
 	return s.closeIfIdle()
 }
 
@@ -198,11 +203,20 @@ func (s *segment) remove() error {
 
 // fileCache bounds how many idle sealed segments keep their files open: the one that has been
 // idle longest is closed first.
+//
+//	queue: (a,1) (b,2) (a,7) (c,8)     a was used again: its first place, whose ticket is not a's any more, counts for nothing
 type fileCache struct {
 	limit int
 
-	mu   sync.Mutex // the list of idle segments
-	list []*segment // oldest first; a segment may have become busy again, then it is passed over
+	mu     sync.Mutex // the queue and the tickets of all segments
+	queue  []idlePlace
+	ticket uint64
+	live   int // segments with a ticket
+}
+
+type idlePlace struct {
+	seg    *segment
+	ticket uint64
 }
 
 // idle notes that s has no user; it may close the files of an older one.
@@ -212,15 +226,24 @@ func (c *fileCache) idle(s *segment) {
 	}
 	var victim *segment
 	c.mu.Lock()
-	for i, o := range c.list {
-		if o == s {
-			c.list = append(c.list[:i], c.list[i+1:]...)
-			break
+	if s.ticket == 0 {
+		c.live++
+	}
+	c.ticket++
+	s.ticket = c.ticket
+	c.queue = append(c.queue, idlePlace{s, s.ticket})
+	if c.live > c.limit {
+		for victim == nil {
+			if p := c.queue[0]; p.seg.ticket == p.ticket {
+				victim = p.seg
+				victim.ticket = 0
+				c.live--
+			}
+			c.queue = c.queue[1:]
 		}
 	}
-	c.list = append(c.list, s)
-	if len(c.list) > c.limit {
-		victim, c.list = c.list[0], c.list[1:]
+	if len(c.queue) > 64+4*c.live {
+		c.queue = slices.DeleteFunc(c.queue, func(p idlePlace) bool { return p.seg.ticket != p.ticket })
 	}
 	c.mu.Unlock()
 	if victim != nil {
@@ -228,16 +251,15 @@ func (c *fileCache) idle(s *segment) {
 	}
 }
 
-// forget drops the segments of a log that is being closed.
-func (c *fileCache) forget(l *Log) {
+// forget drops segments whose files are gone or closed.
+func (c *fileCache) forget(list ...*segment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	kept := c.list[:0]
-	for _, s := range c.list {
-		if s.log != l {
-			kept = append(kept, s)
+	for _, s := range list {
+		if s.ticket != 0 {
+			s.ticket = 0
+			c.live--
 		}
 	}
-	clear(c.list[len(kept):])
-	c.list = kept
+	c.queue = slices.DeleteFunc(c.queue, func(p idlePlace) bool { return p.seg.ticket != p.ticket })
 }

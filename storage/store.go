@@ -71,9 +71,10 @@ type Store struct {
 	ticker sync.WaitGroup
 	stop   chan struct{}
 
-	count counters
-	full  atomic.Bool   // the disk has less than Reserve bytes free
-	free  atomic.Uint64 // bytes, when last looked at
+	count  counters
+	failed atomic.Bool   // a log stopped: the end of this life is not clean
+	full   atomic.Bool   // the disk has less than Reserve bytes free
+	free   atomic.Uint64 // bytes, when last looked at
 
 	mu     sync.Mutex // the set of open logs
 	logs   map[*Log]struct{}
@@ -149,6 +150,7 @@ func (s *Store) readNode() error {
 		body, err = prev, nil
 		defer func() { s.clean = false }()
 	}
+	found := err == nil
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		s.node.ID = rand.Uint64()
@@ -161,7 +163,12 @@ func (s *Store) readNode() error {
 		}
 		s.clean = s.node.Clean
 	}
-	return s.writeNode(false)
+	err = s.writeNode(false)
+	if vfs.NoSpace(err) && found { // logs know by themselves whether they were closed
+		s.noteError(fmt.Errorf("storage: opened on a full disk: %w", err))
+		err = nil
+	}
+	return err
 }
 
 func (s *Store) writeNode(clean bool) error {
@@ -252,7 +259,7 @@ func (s *Store) clockAhead() bool {
 
 // Close writes the clean marker and gives up the lock.
 //
-// Errors: that logs are still open, or that one of them failed: then the marker is not written.
+// Errors: that logs are still open. Then, and when one of them failed, the marker is not written.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -268,6 +275,9 @@ func (s *Store) Close() error {
 	s.sync.close()
 	if open > 0 {
 		return errors.Join(fmt.Errorf("storage: %d logs still open", open), s.lock.Close())
+	}
+	if s.failed.Load() {
+		return s.lock.Close()
 	}
 	return errors.Join(s.writeNode(true), s.lock.Close())
 }

@@ -59,7 +59,7 @@ func (l *Log) placeOf(s *segment, index uint64) (m mark, err error) {
 	if at >= 0 {
 		m.Offset, m.Index, m.pos = e.offset, e.index-1, e.pos
 	}
-	h := hopper{file: s.file, pos: m.pos, limit: l.openSize(s, s.sealed.Load())}
+	h := hopper{file: s.file, pos: m.pos, limit: l.openSize(s, s.sealed.Load()), damage: s.damaged()}
 	defer h.done()
 	for m.Index+1 < index && h.next() {
 		m.Index++

@@ -165,10 +165,10 @@ func (l *Log) create() error {
 	list := append(old[:len(old):len(old)], s)
 	l.segments.Store(&list)
 	l.manifest.NextSegment++
-	if err := l.writeManifest(); err != nil {
+	if err := l.writeManifest(); err != nil { // it may be on disk all the same: the files stay
 		l.segments.Store(&old)
 		s.release()
-		return errors.Join(err, s.drop())
+		return errors.Join(err, s.retire())
 	}
 	l.active = s
 	l.endMu.Lock()
@@ -189,7 +189,7 @@ func (l *Log) roll() error {
 	s, end := l.active, l.writtenMark()
 	err := s.zero.cut(end.pos, true, func() error { return s.file.Truncate(end.pos) })
 	if err == nil {
-		err = s.index.file.Sync()
+		err = s.index.sync()
 	}
 	if err != nil {
 		return l.fail(fmt.Errorf("seal %s: %w", s.path(), err))
