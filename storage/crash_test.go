@@ -24,6 +24,7 @@ type journal struct {
 	acks    []ack           // known durable, in the order in which that became known
 	start   uint64          // what retention was allowed to take
 	images  []image
+	disk    *vfs.Mem // where set, an image is kept of what is there after each refused append
 }
 
 type ack struct {
@@ -154,6 +155,11 @@ func (j *journal) scenario(t testing.TB, fsys vfs.FS, c *clock, o LogOptions, se
 			for _, v := range vs {
 				j.refused[v] = true
 			}
+			if j.disk != nil {
+				j.mu.Lock()
+				j.images = append(j.images, image{j.disk.CrashClean(), len(j.acks), "killed after the refusal"})
+				j.mu.Unlock()
+			}
 		}
 		if rng.IntN(3) == 0 && l.Sync(context.Background()) == nil {
 			j.mu.Lock()
@@ -229,6 +235,7 @@ func TestEveryFailingOperationIsSurvived(t *testing.T) {
 			var counter vfs.Counter
 			fail := vfs.FailNth(n, fault)
 			j := newJournal()
+			j.disk = m
 			j.scenario(t, vfs.Fault(m, func(op vfs.Op) error {
 				if err := counter.Decide(op); err != nil {
 					return err
