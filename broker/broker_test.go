@@ -174,6 +174,12 @@ func requireState(t *testing.T, b *Broker, acked *state, at string) {
 			require.Equal(t, acked.pending, tp.Name(), at)
 		}
 	}
+	for _, tp := range b.Topics() {
+		for n := range tp.Partitions() {
+			_, err := tp.Partition(uint32(n))
+			require.NoError(t, err, "%s: what a crash interrupted heals by itself", at)
+		}
+	}
 	for name := range acked.topics {
 		if _, err := b.Topic(name); acked.pending != name {
 			require.NoError(t, err, at)

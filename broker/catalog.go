@@ -54,13 +54,17 @@ func (b *Broker) load() error {
 		}
 	}
 	b.counts.partitions.Store(int64(len(parts)))
-	return each(parts, func(p *Partition) error {
-		if err := p.open(b.store, p.topic.Settings()); err != nil {
+	err = each(parts, func(p *Partition) error {
+		if err := p.reopen(b.store, p.topic.Settings()); err != nil {
 			p.opened = err
 			b.log.Error("partition is not served", "topic", p.topic.name, "partition", p.number, "error", err)
 		}
 		return nil
 	})
+	for _, t := range b.Topics() {
+		t.noteMade()
+	}
+	return err
 }
 
 // loadTopic reads one topic's settings and makes it visible. A directory that cannot be read
@@ -82,16 +86,16 @@ func (b *Broker) loadTopic(entry string) []*Partition {
 	if err != nil {
 		return refuse(err)
 	}
-	saidName, saidID, settings, err := decodeTopic(body)
+	saved, err := decodeTopic(body)
 	if err != nil {
 		return refuse(err)
 	}
-	if saidName != name || saidID != id {
-		return refuse(fmt.Errorf("settings are those of topic %s, id %s", saidName, formatID(saidID)))
+	if saved.name != name || saved.id != id {
+		return refuse(fmt.Errorf("settings are those of topic %s, id %s", saved.name, formatID(saved.id)))
 	}
-	t := &Topic{broker: b, name: name, id: id, dir: dir}
-	parts := t.newPartitions(0, settings.Partitions)
-	t.settings.Store(&settings)
+	t := &Topic{broker: b, name: name, id: id, dir: dir, made: saved.made}
+	parts := t.newPartitions(0, saved.settings.Partitions)
+	t.settings.Store(&saved.settings)
 	t.parts.Store(&parts)
 	if _, twice := b.topics.LoadOrStore(name, t); twice {
 		b.log.Error("a second directory of the same topic is left alone", "topic", name, "dir", dir)
@@ -207,6 +211,9 @@ func (b *Broker) Create(name string, settings protocol.TopicSettings) (*Topic, e
 	if err := b.openNew(parts, &s); err != nil {
 		return nil, b.undo(t, err)
 	}
+	if err := t.save(t.dir, &s, s.Partitions); err != nil {
+		return nil, b.undo(t, errors.Join(err, b.closeNew(parts)))
+	}
 	b.topics.Store(name, t)
 	b.counts.topicCount.Add(1)
 	b.counts.created.Add(1)
@@ -247,13 +254,10 @@ func (b *Broker) newID() uint64 {
 
 // makeDir makes the topic's directory with its TOPIC file, both or neither.
 func (b *Broker) makeDir(t *Topic, s *Settings) error {
-	body, err := encodeTopic(t.name, t.id, s)
-	if err != nil {
-		return err
-	}
 	disk, fresh := b.store.FS(), t.dir+suffixNew
-	if err = disk.MkdirAll(fresh); err == nil {
-		err = storage.WriteSealed(disk, path.Join(fresh, topicFile), topicKind, topicVersion, body)
+	err := disk.MkdirAll(fresh)
+	if err == nil {
+		err = t.save(fresh, s, 0)
 	}
 	if err == nil {
 		err = disk.Rename(fresh, t.dir)
@@ -272,6 +276,12 @@ func (b *Broker) openNew(parts []*Partition, s *Settings) error {
 	}
 	b.counts.partitions.Add(int64(len(parts)))
 	return nil
+}
+
+// closeNew takes back what openNew did.
+func (b *Broker) closeNew(parts []*Partition) error {
+	b.counts.partitions.Add(-int64(len(parts)))
+	return each(parts, func(p *Partition) error { return p.close(ErrDeleted) })
 }
 
 // Alter changes settings of a topic; those not named stay. Partitions can only be raised.
@@ -299,17 +309,16 @@ func (b *Broker) Alter(name string, settings protocol.TopicSettings) (*Topic, er
 	if err := b.room(s.Partitions - old.Partitions); err != nil {
 		return nil, err
 	}
-	body, err := encodeTopic(name, t.id, &s)
-	if err != nil {
-		return nil, atTopic(name, err)
+	made := t.made
+	if made == old.Partitions {
+		made = s.Partitions
 	}
 	more := t.newPartitions(old.Partitions, s.Partitions)
 	if err := b.openNew(more, &s); err != nil {
 		return nil, atTopic(name, err)
 	}
-	if err := storage.WriteSealed(b.store.FS(), path.Join(t.dir, topicFile), topicKind, topicVersion, body); err != nil {
-		b.counts.partitions.Add(-int64(len(more)))
-		return nil, atTopic(name, errors.Join(err, each(more, func(p *Partition) error { return p.close(ErrDeleted) })))
+	if err := t.save(t.dir, &s, made); err != nil {
+		return nil, atTopic(name, errors.Join(err, b.closeNew(more)))
 	}
 	parts := append(slices.Clone(t.Partitions()), more...)
 	t.settings.Store(&s)

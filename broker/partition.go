@@ -3,6 +3,8 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"sync"
 	"sync/atomic"
 
@@ -51,6 +53,23 @@ func (p *Partition) open(store *storage.Store, s *Settings) error {
 	return nil
 }
 
+// reopen opens the log of a partition that the catalog names. One that was made before must
+// still be there: an empty log in its place would hide the loss and give offsets out twice.
+func (p *Partition) reopen(store *storage.Store, s *Settings) error {
+	if int(p.number) < p.topic.made {
+		list, err := store.FS().ReadDir(p.dir)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("directory %s is gone, and its records with it; restore it, or delete the topic: %w", p.dir, fs.ErrNotExist)
+		case err != nil:
+			return err
+		case len(list) == 0:
+			return fmt.Errorf("directory %s is empty, its records are gone; restore it, or delete the topic: %w", p.dir, fs.ErrNotExist)
+		}
+	}
+	return p.open(store, s)
+}
+
 func (p *Partition) logOptions(s *Settings) storage.LogOptions {
 	o := s.logOptions()
 	o.OnDurable = p.onDurable
@@ -93,10 +112,15 @@ func (p *Partition) at(err error) error {
 	return &PlaceError{Topic: p.topic.name, Partition: int(p.number), Err: err}
 }
 
+// unavailable says why there is no log.
+func (p *Partition) unavailable() error {
+	return p.at(fmt.Errorf("%w: %w", ErrUnavailable, p.opened))
+}
+
 // ready returns the log, or why there is none to use.
 func (p *Partition) ready() (*storage.Log, error) {
 	if p.log == nil {
-		return nil, p.at(errors.Join(ErrUnavailable, p.opened))
+		return nil, p.unavailable()
 	}
 	if gone := p.gone.Load(); gone != nil {
 		return nil, p.at(*gone)
@@ -148,7 +172,7 @@ func (p *Partition) Epoch() uint32 {
 // closed. What was durable before is still told.
 func (p *Partition) DurableIndex() (uint64, error) {
 	if p.log == nil {
-		return 0, p.at(errors.Join(ErrUnavailable, p.opened))
+		return 0, p.unavailable()
 	}
 	index := p.log.Durable().Index
 	if failed := p.failed.Load(); failed != nil {

@@ -86,7 +86,11 @@ func (s *Settings) Effective(asked protocol.Level) protocol.Level {
 
 // The TOPIC file of a topic's directory is a sealed file of this kind. Its body is JSON:
 //
-//	{"name":"orders","id":"00c5…","settings":{"partitions":4,"durability":2,…}}
+//	{"name":"orders","id":"00c5…","made":4,"settings":{"partitions":4,"durability":2,…}}
+//
+// made counts the partitions, from the first, whose logs are known to have been made: a directory
+// of theirs that is gone was lost, and is not made anew. It is absent until the first logs were
+// made, and in files of versions that did not count.
 const (
 	topicFile    = "TOPIC"
 	topicKind    = "topic"
@@ -96,12 +100,21 @@ const (
 type topicRecord struct {
 	Name     string            `json:"name"`
 	ID       string            `json:"id"` // 16 hex digits
+	Made     int               `json:"made,omitempty"`
 	Settings map[string]uint64 `json:"settings"`
 }
 
-func encodeTopic(name string, id uint64, s *Settings) ([]byte, error) {
-	r := topicRecord{Name: name, ID: formatID(id), Settings: make(map[string]uint64)}
-	for _, v := range s.List() {
+// savedTopic is what a TOPIC file says.
+type savedTopic struct {
+	name     string
+	id       uint64
+	made     int
+	settings Settings
+}
+
+func (t *savedTopic) encode() ([]byte, error) {
+	r := topicRecord{Name: t.name, ID: formatID(t.id), Made: t.made, Settings: make(map[string]uint64)}
+	for _, v := range t.settings.List() {
 		r.Settings[v.ID.Spec().Name] = v.Value
 	}
 	return json.MarshalIndent(&r, "", " ")
@@ -109,27 +122,33 @@ func encodeTopic(name string, id uint64, s *Settings) ([]byte, error) {
 
 // decodeTopic reads a TOPIC body. A setting that this version does not know is an error: it
 // would be lost when the file is written again.
-func decodeTopic(body []byte) (name string, id uint64, s Settings, err error) {
+func decodeTopic(body []byte) (t savedTopic, err error) {
 	var r topicRecord
 	if err := json.Unmarshal(body, &r); err != nil {
-		return "", 0, s, err
+		return t, err
 	}
-	if id, err = parseID(r.ID); err != nil {
-		return "", 0, s, err
+	if t.id, err = parseID(r.ID); err != nil {
+		return t, err
 	}
 	if err := protocol.ValidTopic(r.Name); err != nil {
-		return "", 0, s, err
+		return t, err
 	}
 	var list protocol.TopicSettings
 	for key, v := range r.Settings {
 		spec := protocol.SettingByName(key)
 		if spec == nil {
-			return "", 0, s, fmt.Errorf("unknown setting %q", key)
+			return t, fmt.Errorf("unknown setting %q", key)
 		}
 		list = append(list, protocol.Setting{ID: spec.ID, Value: v})
 	}
-	s, err = settingsOf(list, nil)
-	return r.Name, id, s, err
+	if t.settings, err = settingsOf(list, nil); err != nil {
+		return t, err
+	}
+	if r.Made < 0 || r.Made > t.settings.Partitions {
+		return t, fmt.Errorf("%d of %d partitions are said to have been made", r.Made, t.settings.Partitions)
+	}
+	t.name, t.made = r.Name, r.Made
+	return t, nil
 }
 
 func formatID(id uint64) string { return fmt.Sprintf("%016x", id) }

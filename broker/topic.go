@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace-mq/millrace/protocol"
+	"github.com/millrace-mq/millrace/storage"
 )
 
 // Topic is a name for a set of partitions and what they are set to.
@@ -22,6 +23,8 @@ type Topic struct {
 	// atomic, published under the broker's admin lock
 	settings atomic.Pointer[Settings]
 	parts    atomic.Pointer[[]*Partition]
+
+	made int // guarded by the broker's admin lock: partitions that TOPIC says were made
 }
 
 // Name is the topic's name.
@@ -78,4 +81,37 @@ func (t *Topic) newPartitions(from, to int) []*Partition {
 		list = append(list, &Partition{topic: t, number: uint32(n), dir: path.Join(t.dir, strconv.Itoa(n))})
 	}
 	return list
+}
+
+// save writes the TOPIC file in dir: s, and that the first made partitions were made.
+//
+// Durability: the file survives a power cut when it returns nil.
+func (t *Topic) save(dir string, s *Settings, made int) error {
+	saved := savedTopic{name: t.name, id: t.id, made: made, settings: *s}
+	body, err := saved.encode()
+	if err != nil {
+		return err
+	}
+	if err := storage.WriteSealed(t.broker.store.FS(), path.Join(dir, topicFile), topicKind, topicVersion, body); err != nil {
+		return err
+	}
+	t.made = made
+	return nil
+}
+
+// noteMade records that all partitions were made where TOPIC does not say so though their logs
+// are open: a creation was interrupted, or an earlier version did not count.
+func (t *Topic) noteMade() {
+	s := t.Settings()
+	if t.made == s.Partitions {
+		return
+	}
+	for _, p := range t.Partitions()[t.made:] {
+		if p.log == nil {
+			return
+		}
+	}
+	if err := t.save(t.dir, s, s.Partitions); err != nil {
+		t.broker.log.Warn("settings of the topic cannot be written", "topic", t.name, "dir", t.dir, "error", err)
+	}
 }
