@@ -109,7 +109,8 @@ func TestFrameInsideADamagedMessageIsNotTakenForTheLog(t *testing.T) {
 	durably(t, l, 5)
 	at := l.writtenMark().pos
 	var b protocol.Batch
-	inside := append(forged(t, l, c, 7), forged(t, l, c, 8)...)
+	inside := append(make([]byte, 1000), forged(t, l, c, 7)...) // far enough in to leave room for six frames between
+	inside = append(inside, forged(t, l, c, 8)...)
 	require.NoError(t, b.Add(nil, inside, nil))
 	run, err := protocol.CheckRun(b.Seal(), 1<<20)
 	require.NoError(t, err)
