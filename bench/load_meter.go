@@ -22,11 +22,22 @@ const (
 // itself a moment before, for the two to be the same.
 const pidSlack = 2 * time.Second
 
+// Place is where a broker's process runs.
+type Place int
+
+// The places.
+const (
+	PlaceUnknown   Place = iota // there is no telling
+	PlaceHere                   // on this machine, where this process sees it
+	PlaceElsewhere              // on another machine or in another container
+)
+
 // meter reads what the broker and this process have used.
 type meter struct {
 	// immutable
 	admin *client.Client
-	pid   int // the broker's process on this machine; 0 = it runs elsewhere
+	pid   int // the broker's process; 0 unless place is PlaceHere
+	place Place
 }
 
 // reading is one look at all counters.
@@ -42,6 +53,9 @@ type reading struct {
 // that the broker says it has.
 func newMeter(ctx context.Context, admin *client.Client, pid int) (*meter, error) {
 	m := &meter{admin: admin, pid: pid}
+	if pid != 0 {
+		m.place = PlaceHere
+	}
 	stats, err := admin.Stats(ctx)
 	if errors.Is(err, protocol.Unsupported) {
 		return m, nil
@@ -51,8 +65,12 @@ func newMeter(ctx context.Context, admin *client.Client, pid int) (*meter, error
 	}
 	if claimed := stats.Get(statPID); pid == 0 && claimed > 0 && claimed < 1<<31 {
 		u, err := ReadUsage(int(claimed))
-		if off := u.CPU - time.Duration(stats.Get(statCPU)); err == nil && off > -pidSlack && off < pidSlack {
-			m.pid = int(claimed)
+		off := u.CPU - time.Duration(stats.Get(statCPU))
+		switch {
+		case err == nil && off > -pidSlack && off < pidSlack:
+			m.pid, m.place = int(claimed), PlaceHere
+		case err == nil, errors.Is(err, ErrNoProcess):
+			m.place = PlaceElsewhere
 		}
 	}
 	return m, nil
@@ -135,6 +153,7 @@ type Run struct {
 	Spans     []Span                // what was acknowledged, by producer
 	Latencies map[string]*Histogram // further recordings
 	Counters  map[string]int64      // raw numbers
+	Place     Place                 // of the broker's process
 }
 
 // Rate is acked messages per second; 0 for an empty run.

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -206,44 +208,68 @@ func reportSpread(repeats []RepeatReport) SpreadReport {
 	}
 }
 
-// Caveats says what the figures of a scenario do not tell: what loads the same cores,
-// and what is timed. onMachine tells that the broker's process runs here.
-func Caveats(scenario string, shape Shape, addr string, onMachine bool, cores int) []string {
+// Caveats says in short lines what the figures of a scenario do not tell: what loads
+// the same cores, and what is timed. place is where the broker's process runs.
+func Caveats(scenario string, shape Shape, addr string, place Place, cores int) []string {
 	var all []string
-	if onMachine || loopback(addr) {
-		all = append(all, fmt.Sprintf("load generator and broker share the %d cores of this machine and speak over loopback: rates are those of both ends together", cores))
+	if near := loopback(addr); near || place == PlaceHere {
+		shared := fmt.Sprintf("load generator and broker share %s: rates are of both together", plural(cores, "core"))
+		if control := congestionControl(); near && control != "" {
+			shared += " (loopback, " + control + ")"
+		}
+		all = append(all, shared)
 	}
-	if control := congestionControl(); control != "" && loopback(addr) {
-		all = append(all, "TCP congestion control of this machine is "+control+"; one that paces (bbr) costs the sending side CPU even over loopback")
-	}
-	if !onMachine {
-		all = append(all, "the broker's process is not on this machine: its CPU and memory are what it says of itself")
+	if place == PlaceElsewhere {
+		all = append(all, "the broker's CPU and memory are what it reports: its process is not visible here")
 	}
 	switch scenario {
 	case ScenarioProduce, ScenarioE2E:
+		all = append(all, "latency is "+timedText(&shape))
 		if shape.Level == protocol.LevelNone {
-			all = append(all, "nothing is acknowledged: acked counts what was written to a socket, and the time runs until the broker has it")
+			all = append(all, "nothing is acknowledged: the time runs until the broker has everything")
 		}
-		timed := "latency is from when a batch was made to its acknowledgement, waiting in the client included"
-		if shape.Rate > 0 {
-			timed = "latency is from when a batch was due to its acknowledgement"
-		} else if shape.every() > 1 {
-			timed += fmt.Sprintf("; one batch of %d is timed", shape.every())
-		}
-		all = append(all, timed)
 	case ScenarioLatency:
-		all = append(all, "latency is from when a message was due to when the consumer had checked it; send_lateness is the harness's own part of it")
+		all = append(all, "latency is from due to checked by the consumer; send_lateness is the harness's part")
 	}
 	return all
 }
 
-// congestionControl returns the default of this machine, "" where there is no telling.
+// timedText says what the latency of a publishing load is.
+func timedText(s *Shape) string {
+	text := "from batch made to acknowledged, waiting in the client included"
+	if s.Rate > 0 {
+		text = "from batch due to acknowledged"
+	}
+	if s.every() > 1 {
+		text += fmt.Sprintf("; one batch of %d is timed", s.every())
+	}
+	return text
+}
+
+// congestionControl returns the TCP default of this machine, "" where there is no
+// telling. One that paces (bbr) costs the sending side CPU even over loopback.
 func congestionControl() string {
 	b, err := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control")
 	if err != nil {
 		return ""
 	}
 	return strings.TrimSpace(string(b))
+}
+
+// CheckWritable tells beforehand whether a file at path can be written. It leaves the
+// file as it was, or does not leave one.
+func CheckWritable(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err == nil {
+		return errors.Join(f.Close(), os.Remove(path))
+	}
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if f, err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0); err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // WriteReport writes r to the file at path as one JSON object and a line feed,

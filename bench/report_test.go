@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -147,17 +148,17 @@ func TestReportForPeopleNamesFiguresAndCaveats(t *testing.T) {
 	runs := []*Run{testRun(1000, 4*time.Millisecond), testRun(1000, 2*time.Millisecond), testRun(1000, 8*time.Millisecond)}
 	runs[0].Phases = append(runs[0].Phases, Phase{Name: ScenarioConsume, Messages: 1000, Elapsed: time.Millisecond})
 	r := NewReport(ScenarioE2E, shape, runs, testEvidence(), nil)
-	r.Harness = Caveats(ScenarioE2E, shape, "127.0.0.1:7654", true, 2)
+	r.Harness = Caveats(ScenarioE2E, shape, "127.0.0.1:7654", PlaceHere, 2)
 	var b bytes.Buffer
 	require.NoError(t, r.Text(&b))
 	for _, want := range []string{
 		"e2e  1.00k of 1.00k messages, 100 B each, 10 clients, batches of 100, durable, 96 in flight each\n",
 		"rate       250k msg/s, 25.0MB/s; 125k to 500k in 3 runs\n",
-		"  consume  1.00M msg/s, CPU ms per million: broker -, client -\n",
+		"  consume  1.00M msg/s, CPU per million: broker -, client -\n",
 		"latency    p50 492 µs  p90",
-		"broker     40 ms CPU per million messages, peak memory 5.00 MiB\n",
+		"broker     40.0 ms CPU per million messages, peak memory 5.00 MiB\n",
 		"verify     0 lost, 0 doubled, 0 reordered, 0 altered\n",
-		"note       load generator and broker share the 2 cores",
+		"note       load generator and broker share 2 cores",
 	} {
 		require.Contains(t, b.String(), want)
 	}
@@ -166,12 +167,52 @@ func TestReportForPeopleNamesFiguresAndCaveats(t *testing.T) {
 
 func TestCaveatsSayWhatIsNotMeasured(t *testing.T) {
 	shape := testShape()
-	require.Len(t, Caveats(ScenarioProduce, shape, "10.1.1.1:7654", false, 2), 2)
+	require.Len(t, Caveats(ScenarioProduce, shape, "10.1.1.1:7654", PlaceElsewhere, 2), 2)
 	shape.Level, shape.Batch = protocol.LevelNone, 1
-	all := Caveats(ScenarioProduce, shape, "localhost:7654", true, 2)
+	all := Caveats(ScenarioProduce, shape, "localhost:7654", PlaceHere, 2)
 	text := strings.Join(all, "\n")
 	require.Contains(t, text, "nothing is acknowledged")
 	require.Contains(t, text, "one batch of 32 is timed")
+}
+
+func TestCaveatsAreFewAndShort(t *testing.T) {
+	shape := testShape()
+	shape.Level, shape.Batch = protocol.LevelNone, 1
+	for _, scenario := range []string{ScenarioProduce, ScenarioConsume, ScenarioE2E, ScenarioLatency, ScenarioIdle, ScenarioRatio} {
+		all := Caveats(scenario, shape, "127.0.0.1:7654", PlaceHere, 128)
+		require.LessOrEqual(t, len(all), 3, scenario)
+		for _, line := range all {
+			require.LessOrEqual(t, len(line), 110, line)
+		}
+	}
+}
+
+// Only a run that looked for the broker's process says that it is not to be seen.
+func TestAnUnknownPlaceIsNoCaveat(t *testing.T) {
+	for place, want := range map[Place]bool{PlaceUnknown: false, PlaceHere: false, PlaceElsewhere: true} {
+		text := strings.Join(Caveats(ScenarioProduce, testShape(), "127.0.0.1:7654", place, 2), "\n")
+		require.Equal(t, want, strings.Contains(text, "not visible"), place)
+	}
+}
+
+func TestProcessorTimeIsGivenInTheUnitThatFits(t *testing.T) {
+	require.Equal(t, "81.7 s", cpuText(81_700))
+	require.Equal(t, "131 ms", cpuText(131))
+	require.Equal(t, "-", cpuText(0))
+}
+
+func TestCheckWritableLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	require.ErrorIs(t, CheckWritable(filepath.Join(dir, "none", "x")), fs.ErrNotExist)
+	require.Error(t, CheckWritable(dir))
+	path := filepath.Join(dir, "x")
+	require.NoError(t, CheckWritable(path))
+	require.NoFileExists(t, path)
+	require.NoError(t, os.WriteFile(path, []byte("old"), 0o600))
+	require.NoError(t, CheckWritable(path))
+	got, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "old", string(got))
 }
 
 func TestSpreadNamesARun(t *testing.T) {

@@ -19,7 +19,7 @@ func (r *Report) Text(w io.Writer) error {
 	r.rateText(&b)
 	if len(r.Phases) > 1 {
 		for _, p := range r.Phases {
-			fmt.Fprintf(&b, "  %-8s %s msg/s, CPU ms per million: broker %s, client %s\n", p.Name, countText(p.Rate), cpuText(p.Broker), cpuText(p.Client))
+			fmt.Fprintf(&b, "  %-8s %s msg/s, CPU per million: broker %s, client %s\n", p.Name, countText(p.Rate), cpuText(p.Broker), cpuText(p.Client))
 		}
 	}
 	if l := r.LatencyUS; l.Max > 0 {
@@ -94,19 +94,19 @@ func (r *Report) costsText(w io.Writer) {
 		fmt.Fprintf(w, "memory     %s of the broker per connection\n", sizeText(n))
 	}
 	if r.Broker.RSSPeak > 0 {
-		fmt.Fprintf(w, "broker     %s ms CPU per million messages, peak memory %s\n", cpuText(r.Spread.Broker.Median), sizeText(r.Broker.RSSPeak))
+		fmt.Fprintf(w, "broker     %s CPU per million messages, peak memory %s\n", cpuText(r.Spread.Broker.Median), sizeText(r.Broker.RSSPeak))
 	}
 	if r.Client.CPUSeconds > 0 {
-		fmt.Fprintf(w, "client     %s ms CPU per million messages\n", cpuText(r.Spread.Client.Median))
+		fmt.Fprintf(w, "client     %s CPU per million messages\n", cpuText(r.Spread.Client.Median))
 	}
 }
 
-// cpuText writes milliseconds; unknown as a dash.
+// cpuText writes milliseconds in the unit that fits; unknown as a dash.
 func cpuText(ms float64) string {
 	if ms == 0 {
 		return "-"
 	}
-	return countText(ms)
+	return microsText(ms * 1e3)
 }
 
 func (l Latency) text() string {
@@ -145,7 +145,7 @@ func (r *RatioReport) Text(w io.Writer) error {
 			countText(x.Millrace.Median), x.Unit, x.Ratio.Median, x.Ratio.Min, x.Ratio.Max, x.What)
 	}
 	for _, line := range r.Harness {
-		fmt.Fprintf(t, "note: %s\n", line)
+		fmt.Fprintf(t, "note       %s\n", line)
 	}
 	return t.Flush()
 }

@@ -76,20 +76,11 @@ type Bench struct {
 	PID      int      // the broker's process on this machine; 0 = what STATS says, if that process runs here
 	Progress Progress // may be nil
 
-	settle time.Duration // how long idle connections rest; 0 = settleTime
-}
+	// Left, if not nil, is told of a topic of a run's own that could not be deleted,
+	// and why. It may be there still.
+	Left func(topic string, err error)
 
-// Local reports whether the process of a broker at this address runs on this machine,
-// and its data can be too.
-//
-// Errors: those of connecting and of STATS.
-func (b *Bench) Local(ctx context.Context) (bool, error) {
-	s, err := b.open(ctx, "look", func(error) {})
-	if err != nil {
-		return false, err
-	}
-	m, err := newMeter(ctx, s, b.PID)
-	return err == nil && m.pid != 0, errors.Join(err, s.Close())
+	settle time.Duration // how long idle connections rest; 0 = settleTime
 }
 
 // Validate refuses what no scenario can do.
@@ -100,14 +91,14 @@ func (s *Shape) Validate() error {
 	case s.Messages > MaxMessages:
 		return fmt.Errorf("%w: %d messages, at most %d", ErrOutOfRange, s.Messages, MaxMessages)
 	case s.Size < MinPayload || s.Size > MaxPayload:
-		return fmt.Errorf("%w: values of %d bytes, want %d to %d", ErrOutOfRange, s.Size, MinPayload, MaxPayload)
+		return fmt.Errorf("%w: values of %d bytes, want %d to %d bytes", ErrOutOfRange, s.Size, MinPayload, MaxPayload)
 	case s.Clients < 1 || s.Clients > MaxClients:
 		return fmt.Errorf("%w: %d clients, want 1 to %d", ErrOutOfRange, s.Clients, MaxClients)
 	case s.Conns < 0 || s.Conns > s.Clients:
 		return fmt.Errorf("%w: %d connections, want 0 to %d, the number of clients", ErrOutOfRange, s.Conns, s.Clients)
-	case s.Batch < 1 || s.Batch > protocol.MaxRecords || s.frameSize() > protocol.MaxRun:
-		return fmt.Errorf("%w: batches of %d records are frames of %d bytes, want 1 to %d records and at most %d bytes",
-			ErrOutOfRange, s.Batch, s.frameSize(), protocol.MaxRecords, protocol.MaxRun)
+	case s.Batch < 1 || s.Batch > MaxBatch(s.Size):
+		return fmt.Errorf("%w: batches of %d messages of %d bytes, want 1 to %d messages in a frame",
+			ErrOutOfRange, s.Batch, s.Size, MaxBatch(s.Size))
 	case s.Window < 0 || s.Window > MaxWindow:
 		return fmt.Errorf("%w: window of %d batches, want 0 to %d", ErrOutOfRange, s.Window, MaxWindow)
 	case s.Partitions < 1 || s.Partitions > protocol.MaxPartitions:
@@ -119,6 +110,15 @@ func (s *Shape) Validate() error {
 	}
 	return nil
 }
+
+// MaxBatch returns how many messages of a size in bytes a frame may hold: as many as a
+// run does, or one that is a run alone.
+func MaxBatch(size int) int {
+	return min(max(1, (protocol.MaxRun-frameOverhead)/(recordOverhead+max(size, 0))), protocol.MaxRecords)
+}
+
+// MaxShare returns how many messages the client with the most of them has.
+func (s *Shape) MaxShare() uint64 { return s.share(s.Messages, 0) }
 
 // frameSize bounds the size of a batch on the wire, bytes.
 func (s *Shape) frameSize() int { return frameOverhead + s.Batch*(recordOverhead+s.Size) }
@@ -183,7 +183,7 @@ func (b *Bench) set(ctx context.Context, scenario string, shape Shape, create bo
 		err = s.create(ctx, scenario)
 	}
 	if err != nil {
-		return nil, errors.Join(err, s.admin.Close())
+		return nil, s.strike(ctx, err) // a topic whose answer did not come may be there
 	}
 	return s, nil
 }
@@ -201,7 +201,7 @@ func (s *stage) create(ctx context.Context, scenario string) error {
 	if s.shape.Level != protocol.LevelTopic {
 		settings = append(settings, protocol.Setting{ID: protocol.SettingDurability, Value: uint64(s.shape.Level)})
 	}
-	if n := s.shape.frameSize(); n > protocol.DefaultMessageBytes {
+	if n := s.shape.Size; n > protocol.DefaultMessageBytes {
 		settings = append(settings, protocol.Setting{ID: protocol.SettingMaxMessageBytes, Value: uint64(n)})
 	}
 	_, err := s.admin.CreateTopic(ctx, s.topic, settings, s.shape.Topic != "")
@@ -211,13 +211,23 @@ func (s *stage) create(ctx context.Context, scenario string) error {
 // strikeTimeout bounds what is left to do for a run whose context has ended.
 const strikeTimeout = 5 * time.Second
 
-// strike deletes the topic if it is ours and disconnects. A broker that is gone cannot
-// be asked to delete anything: then err says more than this does, and only it counts.
+// strike deletes the topic if it is ours, whatever became of the run and of ctx, and
+// disconnects. What ended the run says more than what failed here, so err wins; of a
+// topic that stays Left is told.
 func (s *stage) strike(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), strikeTimeout)
 	defer cancel()
-	if s.own && err == nil {
-		err = s.admin.DeleteTopic(ctx, s.topic)
+	if s.own {
+		failed := s.admin.DeleteTopic(ctx, s.topic)
+		if err != nil && errors.Is(failed, protocol.UnknownTopic) {
+			failed = nil // it was never made
+		}
+		if failed != nil && s.Left != nil {
+			s.Left(s.topic, failed)
+		}
+		if err == nil {
+			err = failed
+		}
 	}
 	if closed := s.admin.Close(); err == nil {
 		err = closed

@@ -19,8 +19,8 @@ import (
 // same seed and size), and for a topic of the run's own, records are accounted for
 // exactly; else lost counts gaps between offsets only.
 //
-// Errors: those of the shape and of connecting, without a Run; protocol.UnknownTopic;
-// the first failure of a consumer, beside the Run up to then.
+// Errors: those of the shape, of connecting and of filling, and protocol.UnknownTopic,
+// without a Run; the first failure of a consumer, beside the Run up to then.
 func (b *Bench) Consume(ctx context.Context, shape Shape, expected []Span) (_ *Run, err error) {
 	payloads, err := NewPayloads(shape.Seed, max(shape.Size, MinPayload))
 	if err != nil {
@@ -30,13 +30,18 @@ func (b *Bench) Consume(ctx context.Context, shape Shape, expected []Span) (_ *R
 	if err != nil {
 		return nil, err
 	}
-	run := &Run{}
 	if shape.Topic == "" {
 		expected, err = s.fill(ctx, payloads)
 	}
+	var held extent
 	if err == nil {
-		err = s.measureConsume(ctx, payloads, expected, run)
+		held, err = s.extent(ctx)
 	}
+	if err != nil {
+		return nil, s.strike(ctx, err)
+	}
+	run := &Run{Place: s.meter.place}
+	err = s.measureConsume(ctx, payloads, expected, held, run)
 	return run, s.strike(ctx, err)
 }
 
@@ -68,11 +73,7 @@ func (s *stage) extent(ctx context.Context) (e extent, err error) {
 	return e, err
 }
 
-func (s *stage) measureConsume(ctx context.Context, payloads *Payloads, expected []Span, run *Run) error {
-	held, err := s.extent(ctx)
-	if err != nil {
-		return err
-	}
+func (s *stage) measureConsume(ctx context.Context, payloads *Payloads, expected []Span, held extent, run *Run) (err error) {
 	if held.ever > MaxMessages {
 		return fmt.Errorf("%w: %s has %d offsets, records of at most %d are checked", ErrOutOfRange, s.topic, held.ever, MaxMessages)
 	}

@@ -27,7 +27,7 @@ func (b *Bench) E2E(ctx context.Context, shape Shape, simultaneous bool, argv ..
 	if err != nil {
 		return nil, err
 	}
-	run := &Run{Messages: shape.Messages}
+	run := &Run{Messages: shape.Messages, Place: s.meter.place}
 	if simultaneous {
 		err = s.measureBoth(ctx, payloads, run, argv)
 	} else {

@@ -38,7 +38,7 @@ func (b *Bench) Idle(ctx context.Context, shape Shape) (_ *Run, err error) {
 	if err != nil {
 		return nil, err
 	}
-	run := &Run{Messages: shape.Messages}
+	run := &Run{Messages: shape.Messages, Place: s.meter.place}
 	err = s.measureIdle(ctx, run)
 	return run, s.strike(ctx, err)
 }

@@ -42,7 +42,7 @@ func (b *Bench) Latency(ctx context.Context, shape Shape) (_ *Run, err error) {
 	if err != nil {
 		return nil, err
 	}
-	run := &Run{Messages: shape.Messages}
+	run := &Run{Messages: shape.Messages, Place: s.meter.place}
 	err = s.measureLatency(ctx, payloads, run)
 	return run, s.strike(ctx, err)
 }
@@ -128,7 +128,11 @@ func (p *pulse) send(ctx context.Context, cancel context.CancelCauseFunc, phase 
 		cancel(err)
 		return err
 	}
-	defer func() { err = errors.Join(err, c.Close()) }()
+	defer func() {
+		if closed := c.Close(); err == nil { // what a failure left unanswered is no news
+			err = closed
+		}
+	}()
 	producer, err := c.NewProducer(client.Durable(p.shape.Level), client.Linger(p.shape.Linger), client.NoRetry())
 	if err == nil {
 		err = p.greet(ctx, producer)

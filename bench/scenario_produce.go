@@ -19,7 +19,7 @@ func (b *Bench) Produce(ctx context.Context, shape Shape) (_ *Run, err error) {
 	if err != nil {
 		return nil, err
 	}
-	run := &Run{Messages: shape.Messages}
+	run := &Run{Messages: shape.Messages, Place: s.meter.place}
 	err = s.measurePublish(ctx, payloads, run)
 	run.Elapsed = run.Phases[0].Elapsed
 	return run, s.strike(ctx, err)

@@ -30,6 +30,9 @@ func (b *Bench) Ratios(ctx context.Context, shape Shape, repeats int, dir string
 			clear(r.pairs)
 		}
 		if err := r.repeat(ctx); err != nil {
+			if ctx.Err() != nil {
+				err = context.Cause(ctx) // once, not from each connection
+			}
 			return nil, fmt.Errorf("repeat %d of %d: %w", i, repeats, err)
 		}
 	}
@@ -123,7 +126,7 @@ func (r *race) runMillrace(ctx context.Context, batch int) (run, serve *Run, err
 	if err != nil {
 		return nil, nil, err
 	}
-	run = &Run{Messages: shape.Messages}
+	run = &Run{Messages: shape.Messages, Place: s.meter.place}
 	if err = s.measureRaw(ctx, payloads, run); err == nil {
 		shape.Topic, shape.Clients, shape.Messages = s.topic, 1, 0
 		serve, err = r.Consume(ctx, shape, nil)

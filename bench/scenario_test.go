@@ -2,11 +2,13 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -290,6 +292,100 @@ func TestAckedIsReportedAndSurvivesTheBrokersDeath(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, read.Verify)
 	require.GreaterOrEqual(t, read.Acked, run.Acked)
+}
+
+func TestInterruptedRunDeletesItsTopic(t *testing.T) {
+	b := brokertest.Start(t)
+	for name, measure := range map[string]func(*Bench, context.Context, Shape) (*Run, error){
+		"produce": (*Bench).Produce,
+		"latency": (*Bench).Latency,
+		"consume": func(b *Bench, ctx context.Context, s Shape) (*Run, error) { return b.Consume(ctx, s, nil) },
+		"e2e": func(b *Bench, ctx context.Context, s Shape) (*Run, error) {
+			return b.E2E(ctx, s, false, os.Args[0], consumerVerb)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			stopped := errors.New("stopped by hand")
+			bench := &Bench{Addr: b.Addr(), Left: func(topic string, err error) { t.Errorf("%s is left: %v", topic, err) },
+				Progress: func(string, uint64) (func(uint64), func()) {
+					return func(uint64) { cancel(stopped) }, func() {}
+				}}
+			shape := small()
+			shape.Messages = MaxMessages / 2
+			_, err := measure(bench, ctx, shape)
+			require.ErrorIs(t, err, stopped)
+			require.Empty(t, topics(t, b.Addr()))
+		})
+	}
+}
+
+func TestTopicThatCannotBeDeletedIsTold(t *testing.T) {
+	b := startBroker(t)
+	var once sync.Once
+	var left []string
+	bench := &Bench{Addr: b.Addr(), Left: func(topic string, err error) {
+		require.Error(t, err)
+		left = append(left, topic)
+	}, Progress: func(string, uint64) (func(uint64), func()) {
+		return func(uint64) {
+			once.Do(func() {
+				if err := b.cmd.Process.Kill(); err != nil {
+					t.Error(err)
+				}
+			})
+		}, func() {}
+	}}
+	shape := small()
+	shape.Messages = MaxMessages / 2
+	_, err := bench.Produce(t.Context(), shape)
+	require.Error(t, err)
+	require.Len(t, left, 1)
+	require.Contains(t, left[0], "bench-produce-")
+}
+
+func TestTopicThatWasNeverMadeIsNotLeft(t *testing.T) {
+	b := brokertest.Start(t)
+	bench := &Bench{Addr: b.Addr(), Left: func(topic string, err error) { t.Errorf("%s is left: %v", topic, err) }}
+	s, err := bench.set(t.Context(), ScenarioProduce, small(), false)
+	require.NoError(t, err)
+	s.topic, s.own = "bench-never", true
+	refused := errors.New("refused")
+	require.Equal(t, refused, s.strike(t.Context(), refused))
+}
+
+func TestUnknownTopicLeavesNoRun(t *testing.T) {
+	b := brokertest.Start(t)
+	shape := small()
+	shape.Topic = "nope"
+	run, err := (&Bench{Addr: b.Addr()}).Consume(t.Context(), shape, nil)
+	require.ErrorIs(t, err, protocol.UnknownTopic)
+	require.Nil(t, run)
+}
+
+func TestRunSaysWhereTheBrokerIs(t *testing.T) {
+	b := startBroker(t)
+	run, err := (&Bench{Addr: b.Addr()}).Produce(t.Context(), small())
+	require.NoError(t, err)
+	require.Equal(t, PlaceHere, run.Place)
+}
+
+// The topic of a run takes its messages, whatever the default of a topic is.
+func TestLargeMessagesFitTheTopicOfTheRun(t *testing.T) {
+	b := brokertest.Start(t)
+	for name, shape := range map[string]Shape{
+		"above the default": {Messages: 4, Size: 2 << 20, Clients: 2, Batch: 1},
+		"a run alone":       {Messages: 2, Size: 5 << 20, Clients: 1, Batch: 1},
+		"a run of small":    {Messages: uint64(MaxBatch(100)), Size: 100, Clients: 1, Batch: MaxBatch(100)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shape.Partitions, shape.Level = 1, protocol.LevelWritten
+			run, err := (&Bench{Addr: b.Addr()}).Produce(t.Context(), shape)
+			require.NoError(t, err)
+			require.Equal(t, shape.Messages, run.Acked)
+		})
+	}
 }
 
 func TestStartBrokerTellsWhyThereIsNone(t *testing.T) {

@@ -29,6 +29,9 @@ var benchCeilingCommand = cli.Command{
 			if len(c.Args) > 0 {
 				dir = c.Args[0]
 			}
+			if err := (&benchFlags{json: *file}).checkFiles(); err != nil {
+				return err
+			}
 			evidence, err := newEvidence(0, dir, c.Now())
 			if err != nil {
 				return err
@@ -69,7 +72,7 @@ var benchRatioCommand = cli.Command{
 	Help: "Runs the broker and a minimal one that allocates, copies, writes and answers frame by frame in turns over the same machine and disk, and reports " +
 		"how many times better the broker is. Starts both with --self; else the broker at --addr is compared.",
 	Setup: func(fs *flag.FlagSet) cli.RunFunc {
-		f := &benchFlags{shape: bench.Shape{Messages: 1_000_000, Clients: 10, Batch: 100}}
+		f := &benchFlags{set: fs, shape: bench.Shape{Messages: 1_000_000, Clients: 10, Batch: 100}}
 		cli.CountVar(fs, &f.messages, "messages", int64(f.shape.Messages), "`N` messages of each comparison: 1000, 1M")
 		cli.Alias(fs, "n", "messages")
 		cli.SizeVar(fs, &f.size, "size", 100, "`SIZE` of a message: 100, 1KiB")
@@ -99,7 +102,7 @@ func benchRatio(ctx context.Context, c *cli.Call, f *benchFlags) (err error) {
 	defer func() { err = errors.Join(err, t.stop()) }()
 	began := c.Now()
 	ratios, err := t.Ratios(ctx, f.shape, f.repeat, f.selfDir, func(dir string) []string {
-		return []string{program, "bench", "per-frame-broker", dir}
+		return []string{program, benchPerFrameCommand.Name, dir}
 	})
 	if err != nil {
 		return err
@@ -110,7 +113,7 @@ func benchRatio(ctx context.Context, c *cli.Call, f *benchFlags) (err error) {
 	}
 	report := &bench.RatioReport{Schema: bench.Schema, Scenario: bench.ScenarioRatio, Messages: f.shape.Messages, Size: f.shape.Size,
 		Clients: f.shape.Clients, Batch: f.shape.Batch, Lockstep: f.shape.Lockstep, Ratios: ratios,
-		Harness: bench.Caveats(bench.ScenarioRatio, f.shape, t.Addr, true, runtime.NumCPU()), Evidence: &evidence}
+		Harness: bench.Caveats(bench.ScenarioRatio, f.shape, t.Addr, bench.PlaceUnknown, runtime.NumCPU()), Evidence: &evidence}
 	if f.json != "" {
 		if err := bench.WriteReport(f.json, report); err != nil {
 			return err

@@ -13,7 +13,7 @@ const benchHelp = "Payloads prove themselves by their seed. The report has perce
 	"and the broker's peak memory; -o json and --json FILE give everything with its evidence: commit, command line, kernel, file system, raw counters.\n" +
 	"Load generator and broker share this machine when the broker runs here: rates are those of both ends together, the broker's CPU is not.\n" +
 	"With --repeat above 1 one run comes first that does not count: memory and files that it was the first to touch would distort the others.\n" +
-	"A run that is cut short by a dead broker still reports what was acknowledged and ends with exit code 1."
+	"A run that is cut short, by a signal or a dead broker, still reports what was acknowledged and ends with exit code 1; where its topic could not be deleted, it says how to."
 
 var benchProduceCommand = cli.Command{
 	Name:    "bench produce",
@@ -39,13 +39,13 @@ var benchConsumeCommand = cli.Command{
 		"Without --topic one is filled with -n messages before. With --topic, -n bounds what is read (default: all).\n" +
 		"--expect FILE takes the report of a bench produce and fails records that it had acknowledged and that are missing, also after a crash of the broker.\n" + benchHelp,
 	Setup: func(fs *flag.FlagSet) cli.RunFunc {
-		f := &benchFlags{shape: bench.Shape{Clients: 1, Batch: 100}}
+		f := &benchFlags{shape: bench.Shape{Clients: 1, Batch: 100}, reads: true}
 		f.register(fs)
 		f.registerLoad(fs)
 		expect := fs.String("expect", "", "`FILE` that bench produce --json wrote: what must be there")
 		return func(ctx context.Context, c *cli.Call) error {
 			var spans []bench.Span
-			if f.shape.Topic == "" && f.messages == 0 {
+			if f.shape.Topic == "" && !cli.Given(fs, "n") && !cli.Given(fs, "messages") {
 				f.messages = 1_000_000
 			}
 			if *expect != "" {
@@ -79,7 +79,7 @@ var benchE2ECommand = cli.Command{
 				return err
 			}
 			return runBench(ctx, c, bench.ScenarioE2E, f, func(ctx context.Context, b *bench.Bench) (*bench.Run, error) {
-				return b.E2E(ctx, f.shape, *simultaneous, program, "bench", "consumer-process")
+				return b.E2E(ctx, f.shape, *simultaneous, program, benchConsumerCommand.Name)
 			})
 		}
 	},
@@ -122,9 +122,10 @@ var benchIdleCommand = cli.Command{
 	},
 }
 
-// benchConsumerCommand is the consumer process of bench e2e.
+// benchConsumerCommand is the consumer process of bench e2e. It has one word, so that
+// it is none of the verbs of bench.
 var benchConsumerCommand = cli.Command{
-	Name:    "bench consumer-process",
+	Name:    "bench-consumer-process",
 	Summary: "Consume for bench e2e, by JSON on stdin and stdout",
 	Hidden:  true,
 	Setup: func(*flag.FlagSet) cli.RunFunc {
@@ -134,7 +135,7 @@ var benchConsumerCommand = cli.Command{
 
 // benchPerFrameCommand is the broker that bench ratio compares with.
 var benchPerFrameCommand = cli.Command{
-	Name:    "bench per-frame-broker",
+	Name:    "bench-per-frame-broker",
 	Args:    "DIR",
 	MinArgs: 1, MaxArgs: 1,
 	Summary: "Run the broker of bench ratio until stdin ends",

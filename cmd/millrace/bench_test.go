@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -161,17 +163,46 @@ func TestBenchEndsWithItsSignal(t *testing.T) {
 	var report bench.Report
 	require.NoError(t, json.Unmarshal(stdout.Bytes(), &report))
 	require.Contains(t, report.Error, "canceled")
+	require.NotContains(t, strings.Join(report.Harness, "\n"), "not visible")
+	left := runLine(commands, nil, "topics", "ls", "--addr", broker.Addr())
+	require.NotContains(t, left.stdout, "bench-", "its topic is deleted")
 	require.NoError(t, syscall.Kill(broker.PID(), 0), "the broker is none of its business")
+}
+
+// A topic that cannot be deleted is named, with the command that does it.
+func TestBenchOfADyingBrokerNamesTheTopicItLeaves(t *testing.T) {
+	t.Setenv(programVariable, "1")
+	broker := startTestBroker(t)
+	killed := make(chan error, 1)
+	stderr := &watchedBuffer{onWrite: func(all string) bool { return strings.Contains(all, `"label":"produce"`) }, then: func() { killed <- broker.Kill() }}
+	code := cli.Run(t.Context(), commands, []string{"bench", "produce", "-n", "1G", "--addr", broker.Addr(), "--progress", "json"},
+		cli.World{Env: os.Environ(), Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: stderr, Now: time.Now})
+	require.NoError(t, <-killed)
+	require.Equal(t, cli.ExitRuntime, code)
+	require.Regexp(t, `to delete it: millrace topics rm bench-produce-[0-9a-f]{12} --yes --addr `+broker.Addr()+"\n", stderr.all.String())
 }
 
 func TestBenchRefusesWhatItCannotRun(t *testing.T) {
 	for args, want := range map[string]string{
-		"produce --size 3":             "values of 3 bytes, want 16",
-		"produce --clients 0":          "0 clients",
-		"produce --repeat 0":           "--repeat 0",
-		"produce --durable everywhere": "not one of durable, written, none, quorum",
-		"latency --partitions 2":       "one client to one partition",
-		"consume --expect /dev/null":   "malformed receipt",
+		"produce --size 3":                "values of 3 bytes, want 16",
+		"produce --clients 0":             "0 clients",
+		"produce --repeat 0":              "--repeat 0",
+		"produce --durable everywhere":    "not one of durable, written, none, quorum",
+		"latency --partitions 2":          "one client to one partition",
+		"consume --expect /dev/null":      "malformed receipt",
+		"produce --size 2MiB --batch 100": "--batch 100: a frame holds at most 1 message of 2097152 bytes; --batch 1 fits",
+		"produce --batch 0":               "batches of 0 messages",
+		"produce --size 0":                "millrace: bench: argument out of range: values of 0 bytes, want 16 to 16777216 bytes\n",
+		"produce --size 20MiB":            "values of 20971520 bytes, want 16 to 16777216 bytes\n",
+		"produce -n 0":                    "-n 0: nothing to measure",
+		"consume -n 0":                    "-n 0: nothing to measure",
+		"e2e -n 0":                        "-n 0: nothing to measure",
+		"latency --messages 0":            "-n 0: nothing to measure",
+		"ratio -n 0":                      "-n 0: nothing to measure",
+		"produce --json /dev/null/x":      "--json: open /dev/null/x",
+		"produce --receipts /dev/null/x":  "--receipts: open /dev/null/x",
+		"ratio --json /dev/null/x":        "--json: open /dev/null/x",
+		"ceiling --json /dev/null/x":      "--json: open /dev/null/x",
 	} {
 		got := runLine(commands, nil, append([]string{"bench"}, strings.Fields(args)...)...)
 		require.Contains(t, got.stderr, want, args)
@@ -179,6 +210,34 @@ func TestBenchRefusesWhatItCannotRun(t *testing.T) {
 	}
 	got := runLine(commands, nil, "bench", "produce", "--addr", "127.0.0.1:1")
 	require.Equal(t, cli.ExitUnreachable, got.code, got.stderr)
+}
+
+func TestBenchLimitsTheDefaultBatch(t *testing.T) {
+	for args, want := range map[string]int{"-n 1M": 100, "-n 25 --clients 10": 3, "-n 10": 1, "-n 1M --size 2MiB": 1, "-n 1M --size 100KiB": 40, "-n 1000 --clients 1 --batch 5000": 1000} {
+		f := &benchFlags{shape: bench.Shape{Messages: 1_000_000, Clients: 10, Batch: 100}}
+		fs := flag.NewFlagSet("", flag.ContinueOnError)
+		f.register(fs)
+		f.registerLoad(fs)
+		require.NoError(t, fs.Parse(strings.Fields(args)))
+		require.NoError(t, f.complete(), args)
+		require.Equal(t, want, f.shape.Batch, args)
+	}
+}
+
+func TestBenchConsumeOfAnUnknownTopicIsAnErrorAlone(t *testing.T) {
+	t.Setenv(programVariable, "1")
+	got := runLine(commands, nil, "bench", "consume", "--topic", "nope", "--addr", startTestBroker(t).Addr())
+	require.Equal(t, cli.ExitNotFound, got.code)
+	require.Empty(t, got.stdout)
+	require.Equal(t, 1, strings.Count(got.stderr, "\n"), got.stderr)
+}
+
+func TestBenchListsNoInternalVerbs(t *testing.T) {
+	for _, line := range [][]string{{"bench"}, {"bench", "foo"}, {"help", "bench"}, {"foo"}} {
+		got := runLine(commands, nil, line...)
+		require.NotContains(t, got.stdout+got.stderr, "per-frame-broker", line)
+		require.NotContains(t, got.stdout+got.stderr, "consumer-process", line)
+	}
 }
 
 func TestBenchCeilingPrintsTheLimitsOfThisMachine(t *testing.T) {
