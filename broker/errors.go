@@ -69,6 +69,7 @@ var codes = []struct {
 	{ErrClosed, protocol.ShuttingDown, ""},
 	{storage.ErrClosed, protocol.ShuttingDown, ""},
 	{storage.ErrNoSpace, protocol.NoSpace, "free disk space or lower retention; nothing was appended"},
+	{storage.ErrRefused, protocol.StorageFailed, "nothing was appended; the broker's log says more"},
 	{storage.ErrFailed, protocol.StorageFailed, "restart the broker: recovery finds what is on the disk"},
 	{storage.ErrReadOnly, protocol.ReadOnly, "millrace verify names what is missing"},
 	{storage.ErrNewer, protocol.Unsupported, "run the version that wrote the data"},

@@ -11,6 +11,9 @@ var (
 	// ErrFailed means that a write or sync failed in a way that leaves the log's end unknown: it
 	// serves reads up to its durable end until the store is opened again.
 	ErrFailed = errors.New("storage: disk failed")
+	// ErrRefused means that the disk refused a step and nothing happened; a later append may
+	// succeed.
+	ErrRefused = errors.New("storage: disk refused")
 	// ErrNoSpace means that the disk is full. Nothing was appended; a later append may succeed.
 	ErrNoSpace = errors.New("storage: no space")
 	// ErrReadOnly means that something of the log is missing; it serves what is there.

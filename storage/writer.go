@@ -16,7 +16,8 @@ import (
 // Ownership: the runs' bytes are changed during the call and not kept.
 // Durability: none on return. With sync the syncer flushes now, else within the write-behind
 // bounds; OnDurable tells.
-// Errors: ErrNoSpace (nothing happened, try later), ErrReadOnly, ErrFailed, ErrClosed.
+// Errors: ErrNoSpace and ErrRefused (nothing happened, try later), ErrReadOnly, ErrFailed,
+// ErrClosed.
 func (l *Log) Append(entries []Entry, sync bool) (End, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,7 +117,10 @@ func (l *Log) refused(err error) error {
 	if vfs.NoSpace(err) {
 		return fmt.Errorf("%w: %s: %w", ErrNoSpace, l.dir, err)
 	}
-	return err
+	if err == nil || errors.Is(err, ErrFailed) {
+		return err
+	}
+	return fmt.Errorf("%w: %s: %w", ErrRefused, l.dir, err)
 }
 
 // open readies the log for its first append in this life: the manifest loses its clean end,
@@ -275,10 +279,7 @@ func (l *Log) write(end mark, size int64) error {
 	if cut != nil {
 		return l.fail(fmt.Errorf("write: %w; cut back: %w", err, cut))
 	}
-	if vfs.NoSpace(err) {
-		return l.refused(err)
-	}
-	return fmt.Errorf("storage: write %s at %d: %w", s.path(), end.pos, err)
+	return l.refused(fmt.Errorf("write %s at %d: %w", s.walName(), end.pos, err))
 }
 
 // addEntries puts the collected entries into the index. An index that cannot be written any

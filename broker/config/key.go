@@ -138,7 +138,7 @@ var keys = []Key{
 		Doc:   "Whether the first use of a topic creates it: on, off, or patterns such as logs.*,events with * ? and [a-z].",
 		field: func(c *Config) any { return &c.AutoCreate }},
 	{Name: "on_storage_error", Flag: "on-storage-error", Kind: KindChoice, Default: "exit", Choices: []string{"exit", "readonly"},
-		Doc:   "After a failed write or sync: exit and let recovery decide what is on the disk, or go on serving reads only.",
+		Doc:   "When a partition stops because a sync failed, or a failed write could not be taken back: exit and let recovery decide what is on the disk, or go on serving reads of it only. A write that failed and left no trace is answered STORAGE_FAILED and stops nothing.",
 		field: func(c *Config) any { return &c.OnStorageError }},
 	{Name: "legacy", Kind: KindChoice, Default: "auto", Choices: []string{"auto", "on", "off"},
 		Doc:   "The HermitMQ v1 protocol on the client port: auto tells it from the native one by a connection's first byte and is off where clients must authenticate; on allows it always; off never.",
