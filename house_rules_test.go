@@ -74,7 +74,7 @@ var rooms = map[string]room{
 	"broker/simtest":    {floor: floorTop},
 	"cmd":               {floor: floorTop},
 
-	"cmd/millrace/cli":     {floor: floorSide, only: []string{"protocol", "broker/config"}},
+	"cmd/millrace/cli":     {floor: floorSide, only: []string{"protocol", "client", "broker/config"}},
 	"cmd/millrace/record":  {floor: floorSide, only: []string{"cmd/millrace/cli", "protocol"}},
 	"cmd/millrace/inspect": {floor: floorSide, only: []string{"cmd/millrace/cli", "cmd/millrace/record", "storage", "storage/vfs", "protocol"}},
 }

@@ -116,6 +116,18 @@ func values(t testing.TB, rng *rand.Rand, id int) (protocol.Run, []string) {
 	return run, vs
 }
 
+// refuse notes values of an append that was answered "nothing happened".
+func (j *journal) refuse(values []string) {
+	for _, v := range values {
+		j.refused[v] = true
+	}
+	if j.disk != nil {
+		j.mu.Lock()
+		j.images = append(j.images, image{j.disk.CrashClean(), len(j.acks), "killed after the refusal"})
+		j.mu.Unlock()
+	}
+}
+
 // scenario appends, syncs, rolls, retains, checkpoints, closes and reopens; it goes on after
 // errors as a broker does and stops at a log that failed.
 func (j *journal) scenario(t testing.TB, fsys vfs.FS, c *clock, o LogOptions, seed uint64, steps int) {
@@ -152,14 +164,7 @@ func (j *journal) scenario(t testing.TB, fsys vfs.FS, c *clock, o LogOptions, se
 		case errors.Is(err, ErrFailed) || errors.Is(err, ErrClosed):
 			return
 		default:
-			for _, v := range vs {
-				j.refused[v] = true
-			}
-			if j.disk != nil {
-				j.mu.Lock()
-				j.images = append(j.images, image{j.disk.CrashClean(), len(j.acks), "killed after the refusal"})
-				j.mu.Unlock()
-			}
+			j.refuse(vs)
 		}
 		if rng.IntN(3) == 0 && l.Sync(context.Background()) == nil {
 			j.mu.Lock()
