@@ -175,6 +175,13 @@ func TestCaveatsSayWhatIsNotMeasured(t *testing.T) {
 	require.Contains(t, text, "one batch of 32 is timed")
 }
 
+func TestReportOfIdleConnectionsCountsConnections(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, NewReport(ScenarioIdle, testShape(), []*Run{testRun(1000, time.Millisecond)}, testEvidence(), nil).Text(&b))
+	require.Contains(t, b.String(), "CPU per million connections")
+	require.NotContains(t, b.String(), "messages")
+}
+
 func TestCaveatsAreFewAndShort(t *testing.T) {
 	shape := testShape()
 	shape.Level, shape.Batch = protocol.LevelNone, 1

@@ -90,14 +90,18 @@ func (r *Report) rateText(w io.Writer) {
 }
 
 func (r *Report) costsText(w io.Writer) {
+	counted := "messages"
+	if r.Scenario == ScenarioIdle {
+		counted = "connections"
+	}
 	if n, ok := r.Counters[counterPerConnection]; ok {
 		fmt.Fprintf(w, "memory     %s of the broker per connection\n", sizeText(n))
 	}
 	if r.Broker.RSSPeak > 0 {
-		fmt.Fprintf(w, "broker     %s CPU per million messages, peak memory %s\n", cpuText(r.Spread.Broker.Median), sizeText(r.Broker.RSSPeak))
+		fmt.Fprintf(w, "broker     %s CPU per million %s, peak memory %s\n", cpuText(r.Spread.Broker.Median), counted, sizeText(r.Broker.RSSPeak))
 	}
 	if r.Client.CPUSeconds > 0 {
-		fmt.Fprintf(w, "client     %s CPU per million messages\n", cpuText(r.Spread.Client.Median))
+		fmt.Fprintf(w, "client     %s CPU per million %s\n", cpuText(r.Spread.Client.Median), counted)
 	}
 }
 
