@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace-mq/millrace/broker"
 	"github.com/millrace-mq/millrace/broker/config"
+	"github.com/millrace-mq/millrace/client"
 	"github.com/millrace-mq/millrace/cmd/millrace/cli"
 	"github.com/millrace-mq/millrace/protocol"
 )
@@ -117,7 +118,7 @@ func (s *summary) dataFacts(more ...string) []string {
 // nextSteps are commands to try.
 func (s *summary) nextSteps() string {
 	addr := ""
-	if s.addr != cli.DefaultAddr {
+	if s.addr != client.DefaultAddr {
 		addr = " -a " + s.addr
 	}
 	return fmt.Sprintf("\nIn another terminal:\n"+
@@ -152,7 +153,7 @@ func (s *summary) warnings() []string {
 		list = append(list, "clients of other machines can connect, in plain text and without authentication")
 	}
 	if from := s.config.Origin("listen.http"); from.Source != config.SourceDefault && s.config.Listen.HTTP != "off" {
-		list = append(list, fmt.Sprintf("listen.http (%s) has no effect: this version has no HTTP listener", from))
+		list = append(list, fmt.Sprintf("listen.http (%s) has no effect: there is no HTTP listener in this release", from))
 	}
 	return list
 }

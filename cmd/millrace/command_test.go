@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -111,8 +112,59 @@ func TestConfigShowsValuesWithTheirOrigin(t *testing.T) {
 		require.Contains(t, got.stdout, row)
 	}
 	got = runLine(commands, nil, "config", "explain", "data_dir")
-	require.Equal(t, cli.ExitNotFound, got.code)
+	require.Equal(t, cli.ExitUsage, got.code)
 	require.Contains(t, got.stderr, "did you mean storage.data_dir?")
+}
+
+func TestListenerThatIsNotInThisReleaseIsNotOffered(t *testing.T) {
+	for _, line := range []string{"config show", "config init", "server -h", "dev -h"} {
+		got := runLine(commands, nil, strings.Fields(line)...)
+		require.Equal(t, cli.ExitOK, got.code)
+		require.NotContains(t, got.stdout, "listen.http", line)
+		require.NotContains(t, got.stdout, "--http", line)
+	}
+	require.Contains(t, runLine(commands, nil, "config", "show", "--http", "off").stdout, "listen.http")
+	require.Contains(t, runLine(commands, nil, "config", "explain", "listen.http").stdout, "Not in this release")
+}
+
+func TestFlagsWithUnderscoresAreAcceptedAndThoseWithDashesOffered(t *testing.T) {
+	for _, flags := range []string{"--auto-create off --on-storage-error readonly", "--auto_create off --on_storage_error readonly"} {
+		got := runLine(commands, nil, append([]string{"config", "show", "-o", "csv"}, strings.Fields(flags)...)...)
+		require.Equal(t, cli.ExitOK, got.code, got.stderr)
+		require.Contains(t, got.stdout, "auto_create,off\non_storage_error,readonly\n")
+	}
+	help := runLine(commands, nil, "server", "-h").stdout
+	require.Contains(t, help, "--auto-create")
+	require.NotContains(t, help, "--auto_create")
+}
+
+func TestCommandsThatAskNoBrokerRefuseItsFlags(t *testing.T) {
+	for _, name := range []string{"server", "dev", "verify", "dump", "version", "config show", "config explain", "config init", "help"} {
+		for _, flags := range []string{"-a h:1", "--addr h:1", "--timeout 1s"} {
+			got := runLine(commands, nil, append(strings.Fields(name), strings.Fields(flags)...)...)
+			require.Equal(t, cli.ExitUsage, got.code, name)
+			require.Contains(t, got.stderr, "asks no broker", name)
+		}
+	}
+}
+
+func TestBareProgramListsTheCommandsAndHelpHasTopics(t *testing.T) {
+	got := runLine(commands, nil)
+	require.Equal(t, cli.ExitOK, got.code)
+	require.Contains(t, got.stdout, "topics create")
+	require.Contains(t, runLine(commands, nil, "help", "positions").stdout, "@2026-11-30T10:00Z")
+	require.Contains(t, runLine(commands, nil, "help", "format").stdout, "%t topic")
+}
+
+func TestPortFileIsCheckedBeforeAnythingIsOpened(t *testing.T) {
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	for file, want := range map[string]string{dir: "is a directory", filepath.Join(dir, "none", "ports"): "cannot be written"} {
+		got := runLine(commands, nil, "server", "--data-dir", data, "--listen", "127.0.0.1:0", "--port-file", file)
+		require.Equal(t, cli.ExitRuntime, got.code)
+		require.Contains(t, got.stderr, want)
+		require.NoDirExists(t, data)
+	}
 }
 
 func TestExampleConfigIsTheDefaultsOnceUncommented(t *testing.T) {
@@ -128,6 +180,9 @@ func TestExampleConfigIsTheDefaultsOnceUncommented(t *testing.T) {
 	c, err := config.Load(config.Sources{File: "example", Text: []byte(strings.Join(lines, "\n"))})
 	require.NoError(t, err)
 	for _, k := range config.Keys() {
+		if k.Reserved {
+			continue
+		}
 		require.Equal(t, config.SourceFile, c.Origin(k.Name).Source, k.Name)
 		require.Equal(t, config.Default().Text(k.Name), c.Text(k.Name))
 	}
@@ -135,13 +190,17 @@ func TestExampleConfigIsTheDefaultsOnceUncommented(t *testing.T) {
 
 func TestConfigDocumentNamesEveryKey(t *testing.T) {
 	document := configDoc()
+	require.Contains(t, document, "`listen.http` is accepted and has no effect")
 	for _, k := range config.Keys() {
+		if k.Reserved {
+			continue
+		}
 		require.Contains(t, document, "| `"+k.Name+"` | `"+k.Default+"` |")
 	}
 }
 
 func TestDocumentsAreThoseOfTheTables(t *testing.T) {
-	for name, want := range map[string]string{"cli.md": cli.Document(commands), "config.md": configDoc()} {
+	for name, want := range map[string]string{"cli.md": cli.Document(commands, helpTopics...), "config.md": configDoc()} {
 		have, err := os.ReadFile("../../docs/" + name)
 		require.NoError(t, err)
 		require.Equal(t, want, string(have), "docs/%s is old: make generate", name)

@@ -51,6 +51,6 @@ var commands = []cli.Command{
 	configExplainCommand,
 	configInitCommand,
 	versionCommand,
-	cli.Help,
+	cli.HelpWith(helpTopics...),
 	docsCommand,
 }

@@ -14,6 +14,7 @@ import (
 
 var configShowCommand = cli.Command{
 	Name:    "config show",
+	Offline: true,
 	Summary: "Print the configuration that a broker would start with",
 	Help: "Reads the file, the environment and the flags as the broker does and prints every key. " +
 		"With anything wrong it prints every problem and ends with exit code 78.",
@@ -37,6 +38,9 @@ func showConfig(c *cli.Call, cfg *config.Config, origin bool) error {
 	}
 	out := c.Rows(columns...)
 	for _, k := range config.Keys() {
+		if k.Reserved && cfg.Origin(k.Name).Source == config.SourceDefault {
+			continue // nothing that a broker of this release works with
+		}
 		values := []any{k.Name, cfg.Text(k.Name)}
 		if origin {
 			values = append(values, cfg.Origin(k.Name).String())
@@ -48,6 +52,7 @@ func showConfig(c *cli.Call, cfg *config.Config, origin bool) error {
 
 var configExplainCommand = cli.Command{
 	Name:    "config explain",
+	Offline: true,
 	Args:    "KEY",
 	MinArgs: 1, MaxArgs: 1,
 	Summary: "Explain a configuration key",
@@ -55,7 +60,7 @@ var configExplainCommand = cli.Command{
 		return func(_ context.Context, c *cli.Call) error {
 			k, ok := config.Lookup(c.Args[0])
 			if !ok {
-				return cli.WithCode(cli.ExitNotFound, fmt.Errorf("unknown key %q%s", c.Args[0], cli.Suggestion(c.Args[0], keyNames(), "")))
+				return cli.Usagef("unknown key %q%s", c.Args[0], cli.Suggestion(c.Args[0], keyNames(), ""))
 			}
 			return c.Object(explain(k), nil)
 		}
@@ -93,6 +98,7 @@ func keyNames() []string {
 
 var configInitCommand = cli.Command{
 	Name:    "config init",
+	Offline: true,
 	Summary: "Print a commented configuration file with all defaults",
 	Help:    "Write it where you want it: millrace config init > millrace.conf; then millrace server --config millrace.conf.",
 	Setup: func(*flag.FlagSet) cli.RunFunc {
@@ -111,6 +117,9 @@ func exampleConfig() string {
 		"# Flags (--key value) override the environment (MILLRACE_SECTION_KEY), that this file, and that the defaults.\n" +
 		"# The lines below are the defaults; remove the # of those that you change.\n")
 	for _, k := range config.Keys() {
+		if k.Reserved {
+			continue
+		}
 		b.WriteByte('\n')
 		for _, line := range cli.Wrap(k.Doc, 96) {
 			b.WriteString("# " + line + "\n")
@@ -127,6 +136,7 @@ func exampleConfig() string {
 type settingFlag struct {
 	name     string
 	argument string // what help calls the value
+	unlisted bool   // another name of a flag, or one without effect
 	values   map[string]string
 }
 
@@ -142,6 +152,9 @@ func (s *settingFlag) String() string { return s.values[s.name] }
 // Argument is what help calls the value.
 func (s *settingFlag) Argument() string { return s.argument }
 
+// Unlisted keeps the flag out of help.
+func (s *settingFlag) Unlisted() bool { return s.unlisted }
+
 // configFlags registers --config and a flag for every configuration key, and
 // returns what loads the configuration once the flags are read.
 //
@@ -152,9 +165,9 @@ func configFlags(fs *flag.FlagSet) func(c *cli.Call) (*config.Config, error) {
 	for _, k := range config.Keys() {
 		usage := briefly(k.Doc) + " (default " + k.Default + ")"
 		argument := valueName(k)
-		fs.Var(&settingFlag{k.Name, argument, values}, k.Name, usage)
+		fs.Var(&settingFlag{k.Name, argument, k.Reserved || k.Flag != "" && k.Flag != k.Name, values}, k.Name, usage)
 		if k.Flag != "" && k.Flag != k.Name {
-			fs.Var(&settingFlag{k.Flag, argument, values}, k.Flag, usage)
+			fs.Var(&settingFlag{k.Flag, argument, k.Reserved, values}, k.Flag, usage)
 		}
 	}
 	return func(c *cli.Call) (*config.Config, error) {

@@ -16,6 +16,7 @@ import (
 
 var docsCommand = cli.Command{
 	Name:    "docs",
+	Offline: true,
 	Summary: "Write the documents that are made from tables",
 	Hidden:  true,
 	Setup: func(fs *flag.FlagSet) cli.RunFunc {
@@ -30,7 +31,7 @@ func writeDocs(c *cli.Call, dir string) error {
 	}
 	out := c.Rows("file", "bytes")
 	for _, doc := range []struct{ name, text string }{
-		{"cli.md", cli.Document(c.Commands)},
+		{"cli.md", cli.Document(c.Commands, helpTopics...)},
 		{"config.md", configDoc()},
 	} {
 		file := filepath.Join(dir, doc.name)
@@ -53,14 +54,18 @@ func configDoc() string {
 		"`millrace config init` prints one with all defaults, `millrace config show --origin` says where each value comes from.\n\n" +
 		"| key | default | values | what it does |\n|---|---|---|---|\n")
 	for _, k := range config.Keys() {
+		if k.Reserved {
+			continue
+		}
 		values := k.Bounds()
 		if values == "" {
 			values = k.Kind.String()
 		}
 		if k.Flag != "" && k.Flag != k.Name {
-			values += "; short: `--" + k.Flag + "`"
+			values += "; flag: `--" + k.Flag + "`"
 		}
 		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s |\n", k.Name, k.Default, cli.MarkdownCell(values), cli.MarkdownCell(k.Doc))
 	}
+	b.WriteString("\n`listen.http` is accepted and has no effect: there is no HTTP listener in this release.\n")
 	return b.String()
 }

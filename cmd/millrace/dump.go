@@ -10,6 +10,7 @@ import (
 
 var dumpCommand = cli.Command{
 	Name:    "dump",
+	Offline: true,
 	Args:    "FILE | DIR",
 	MinArgs: 1, MaxArgs: 1,
 	Summary: "Explain a file of the data directory",

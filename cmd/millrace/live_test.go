@@ -331,7 +331,7 @@ func TestServerThatDoesNotAnswerIsOneLine(t *testing.T) {
 	defer func() { require.NoError(t, l.Close()) }()
 	for verb, code := range map[string]cli.ExitCode{"health": cli.ExitUnreachable, "topics ls": cli.ExitTimeout} {
 		got := runLine(commands, nil, append(strings.Fields(verb), "-a", l.Addr().String(), "--timeout", "50ms")...)
-		require.Equal(t, outcome{code, "", "millrace: client: HELLO to " + l.Addr().String() + ": no answer in time\n"}, got, verb)
+		require.Equal(t, outcome{code, "", "millrace: " + l.Addr().String() + ": no answer in time\n"}, got, verb)
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -13,6 +14,29 @@ type ports struct {
 	Client string `json:"client"` // host:port
 	HTTP   string `json:"http"`   // host:port; empty = no HTTP listener
 	PID    int    `json:"pid"`
+}
+
+// checkPortFile tells early that a port file cannot be written, and removes that
+// of an earlier run.
+func checkPortFile(name string) error {
+	if name == "" {
+		return nil
+	}
+	info, err := os.Stat(name)
+	switch {
+	case err == nil && info.IsDir():
+		return fmt.Errorf("port file: %s is a directory; name a file in it", name)
+	case err == nil:
+		if err := os.Remove(name); err != nil {
+			return fmt.Errorf("port file: %w", err)
+		}
+	case !errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("port file: %w", err)
+	}
+	if err := checkWritable(filepath.Dir(name)); err != nil {
+		return fmt.Errorf("port file %s: its directory cannot be written: %w", name, err)
+	}
+	return nil
 }
 
 // writePortFile makes the file appear with all of its content at once. An empty

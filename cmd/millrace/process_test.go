@@ -212,7 +212,8 @@ func TestTakenPortIsAnErrorThatLeavesTheDataClean(t *testing.T) {
 	first, dir := launchBroker(t, t.TempDir()), t.TempDir()
 	second := launch(t, nil, "server", "--data-dir", dir, "--listen", first.ports.Client)
 	require.Equal(t, cli.ExitRuntime, second.wait(t))
-	require.Contains(t, second.stderr.String(), "listen.client")
+	require.Contains(t, second.stderr.String(), "listen.client: "+first.ports.Client+" is taken")
+	require.Contains(t, second.stderr.String(), "--listen")
 	require.Contains(t, second.stderr.String(), "address already in use")
 	require.Contains(t, launchBroker(t, dir).stderr.String(), `"clean":true`)
 }

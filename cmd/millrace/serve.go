@@ -48,10 +48,8 @@ func serve(ctx context.Context, c *cli.Call, cfg *config.Config, o serveOptions)
 		before := debug.SetMemoryLimit(facts.memoryLimit)
 		defer debug.SetMemoryLimit(before)
 	}
-	if o.portFile != "" {
-		if err := os.Remove(o.portFile); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("port file: %w", err)
-		}
+	if err := checkPortFile(o.portFile); err != nil {
+		return err
 	}
 	r, err := start(c, cfg, log)
 	if err != nil {
@@ -104,7 +102,7 @@ func start(c *cli.Call, cfg *config.Config, log *slog.Logger) (*running, error) 
 	}
 	listener, err := net.Listen("tcp", cfg.Listen.Client)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("listen.client: %w", err), r.broker.Close(), disk.Close())
+		return nil, errors.Join(listenError(cfg.Listen.Client, err), r.broker.Close(), disk.Close())
 	}
 	r.addr = listener.Addr().String()
 	r.server = server.New(r.broker, server.Options{
@@ -114,6 +112,15 @@ func start(c *cli.Call, cfg *config.Config, log *slog.Logger) (*running, error) 
 	})
 	go func() { r.served <- r.server.Serve(listener) }()
 	return r, nil
+}
+
+// listenError says what to do about an address that cannot be listened at.
+func listenError(addr string, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("listen.client: %s is taken (address already in use); another broker may run there: name another address with --listen, "+
+			"or ask that one: millrace health -a %s", addr, addr)
+	}
+	return fmt.Errorf("listen.client: cannot listen at %s: %w; name another address with --listen", addr, err)
 }
 
 func brokerOptions(c *cli.Call, cfg *config.Config, log *slog.Logger, r *running) broker.Options {

@@ -16,12 +16,13 @@ import (
 
 var serverCommand = cli.Command{
 	Name:    "server",
+	Offline: true,
 	Summary: "Run a broker",
 	Help: "Runs until SIGTERM or SIGINT, then drains: no new connections and messages, what was accepted is appended, synced and answered, " +
 		"and clients get up to drain.timeout to leave. A second signal cuts the clients off; what was accepted is synced even then.\n" +
 		"The log goes to stderr. On a terminal a summary says where the data is, how safe an acknowledgement is, and what recovery found.\n" +
-		"--port-file FILE is written once clients can connect: {\"client\":\"host:port\",\"http\":\"host:port\",\"pid\":N}; http is empty " +
-		"as long as there is no HTTP listener. It is removed when the broker ends in order.\n" +
+		"--port-file FILE is written once clients can connect: {\"client\":\"host:port\",\"http\":\"\",\"pid\":N}; http is empty: " +
+		"there is no HTTP listener in this release. It is removed when the broker ends in order.\n" +
 		"--check-config reads the whole configuration, prints every problem, and ends without opening anything: exit code 0 or 78.",
 	Setup: func(fs *flag.FlagSet) cli.RunFunc {
 		check := fs.Bool("check-config", false, "check the configuration and end")
@@ -42,6 +43,7 @@ var serverCommand = cli.Command{
 
 var devCommand = cli.Command{
 	Name:    "dev",
+	Offline: true,
 	Summary: "Run a broker to try things out, with temporary data",
 	Help: "Like server, but with a data directory that is made for this run and removed with everything in it at its end. " +
 		"With --data DIR (or storage.data_dir) the data is kept there.",

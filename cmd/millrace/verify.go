@@ -10,6 +10,7 @@ import (
 
 var verifyCommand = cli.Command{
 	Name:    "verify",
+	Offline: true,
 	Args:    "DIR",
 	MinArgs: 1, MaxArgs: 1,
 	Summary: "Check every byte of a data directory",

@@ -76,6 +76,7 @@ func (b buildFacts) String() string {
 
 var versionCommand = cli.Command{
 	Name:    "version",
+	Offline: true,
 	Summary: "Print the version of this program",
 	Setup: func(*flag.FlagSet) cli.RunFunc {
 		return func(_ context.Context, c *cli.Call) error {

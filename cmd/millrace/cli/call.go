@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/millrace-mq/millrace/client"
 )
 
 // World is what a command sees of the process around it; tests make their own.
@@ -36,7 +38,7 @@ type Call struct {
 	Commands []Command // the whole table
 	Args     []string  // what is no flag
 
-	// the global flags
+	// the global flags; the first two only of commands that ask a broker
 	Addr     string        // of the broker, host:port
 	Timeout  time.Duration // longest wait for an answer of the broker; 0 = none
 	Output   OutputForm    // empty = text
@@ -44,21 +46,22 @@ type Call struct {
 	progress progressMode
 }
 
-// DefaultAddr is where commands look for a broker unless they are told.
-const DefaultAddr = "127.0.0.1:7654"
-
 const defaultTimeout = 10 * time.Second
 
 // globals registers the flags that every command takes.
 func (c *Call) globals(fs *flag.FlagSet) {
-	fs.StringVar(&c.Addr, "addr", c.Getenv("MILLRACE_ADDR", DefaultAddr), "address of the broker, `HOST:PORT` (environment: MILLRACE_ADDR)")
-	Alias(fs, "a", "addr")
 	fs.Var(&c.Output, "output", "output `FORM`: text, json or csv")
 	Alias(fs, "o", "output")
 	fs.BoolVar(&c.Quiet, "quiet", false, "no notices and no progress on stderr")
 	Alias(fs, "q", "quiet")
-	DurationVar(fs, &c.Timeout, "timeout", defaultTimeout, "longest wait for an answer of the broker, `DURATION`; 0 = none")
 	fs.Var(&c.progress, "progress", "progress on stderr, `MODE`: auto, never or json")
+}
+
+// brokerFlags registers the flags of commands that ask a broker.
+func (c *Call) brokerFlags(fs *flag.FlagSet) {
+	fs.StringVar(&c.Addr, "addr", c.Getenv("MILLRACE_ADDR", client.DefaultAddr), "address of the broker, `HOST:PORT` (environment: MILLRACE_ADDR)")
+	Alias(fs, "a", "addr")
+	DurationVar(fs, &c.Timeout, "timeout", defaultTimeout, "longest wait for an answer of the broker, `DURATION`; 0 = none")
 }
 
 // Deadline bounds ctx by --timeout.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/millrace-mq/millrace/broker/config"
+	"github.com/millrace-mq/millrace/client"
 )
 
 // Command is one row of the command table.
@@ -26,6 +27,7 @@ type Command struct {
 	Summary          string // one line, without a full stop
 	Help             string // paragraphs for --help and the documents
 	Hidden           bool   // not in help and documents
+	Offline          bool   // asks no broker: --addr and --timeout are refused
 	Setup            func(fs *flag.FlagSet) RunFunc
 }
 
@@ -38,7 +40,7 @@ func Run(ctx context.Context, table []Command, args []string, w World) ExitCode 
 	c := &Call{World: w, Commands: table}
 	err := c.dispatch(ctx, args)
 	if err != nil {
-		printError(w.Stderr, err)
+		c.printError(err, c.Output == OutputJSON || asksJSON(args))
 	}
 	return CodeOf(err)
 }
@@ -50,8 +52,14 @@ func (c *Call) dispatch(ctx context.Context, args []string) error {
 	}
 	fs := newFlagSet(cmd.Name)
 	c.globals(fs)
+	if !cmd.Offline {
+		c.brokerFlags(fs)
+	}
 	work := cmd.Setup(fs)
 	c.Args, err = parseInterspersed(fs, rest)
+	if c.Addr == "" {
+		c.Addr = client.DefaultAddr
+	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		_, _ = parseInterspersed(fs, slices.DeleteFunc(rest, isHelpFlag)) // help is the answer in any case
@@ -104,9 +112,13 @@ func (c *Call) find(args []string) (Command, []string, error) {
 	return Command{}, nil, Usagef("unknown command %q%s; millrace help lists the commands", word, Suggestion(word, c.firstWords(), ""))
 }
 
-// withoutName answers a command line that has flags at most.
+// withoutName answers a command line that has flags at most: with the list of
+// commands where there is nothing at all.
 func (c *Call) withoutName(args []string) (Command, []string, error) {
 	help, ok := c.lookup("help")
+	if ok && len(args) == 0 {
+		return help, nil, nil
+	}
 	if ok && asksHelp(args) {
 		return help, slices.DeleteFunc(slices.Clone(args), isHelpFlag), nil
 	}
@@ -122,7 +134,9 @@ func (c *Call) withoutName(args []string) (Command, []string, error) {
 // a flag nor the value of a global one, or -1.
 func (c *Call) nextWord(args []string, i int) int {
 	fs := newFlagSet("")
-	(&Call{World: c.World}).globals(fs)
+	every := &Call{World: c.World}
+	every.globals(fs)
+	every.brokerFlags(fs)
 	for ; i < len(args); i++ {
 		arg := args[i]
 		if arg == "--" {

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -11,12 +12,14 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/millrace-mq/millrace/broker/config"
+	"github.com/millrace-mq/millrace/client"
 	"github.com/millrace-mq/millrace/protocol"
 )
 
@@ -64,7 +67,7 @@ var topicsCommands = []Command{
 }
 
 // versionCommand is what --version runs.
-var versionCommand = Command{Name: "version", Summary: "Version", Setup: func(*flag.FlagSet) RunFunc {
+var versionCommand = Command{Name: "version", Summary: "Version", Offline: true, Setup: func(*flag.FlagSet) RunFunc {
 	return func(_ context.Context, c *Call) error {
 		_, err := fmt.Fprintln(c.Stdout, "millrace 1")
 		return err
@@ -130,7 +133,6 @@ func TestWhatFollowsTwoDashesIsNoFlag(t *testing.T) {
 
 func TestWrongCommandLinesAreUsageErrorsWithASuggestion(t *testing.T) {
 	for line, want := range map[string]string{
-		"":                           "no command; millrace help lists the commands",
 		"-q":                         "no command",
 		"sned x":                     `unknown command "sned"; did you mean send?`,
 		"topic ls":                   `unknown command "topic"; did you mean topics?`,
@@ -138,8 +140,8 @@ func TestWrongCommandLinesAreUsageErrorsWithASuggestion(t *testing.T) {
 		"topics":                     "topics needs one of: ls, rm",
 		"send orders --szie 3":       "send: unknown flag --szie; did you mean --size?",
 		"send --xyzzy":               "send: unknown flag --xyzzy",
-		"send orders --size":         "flag needs an argument: -size",
-		"send orders --size big":     "not a size",
+		"send orders --size":         "flag needs an argument: --size",
+		"send orders --size big":     "for flag --size: ",
 		"send orders -n 1MiB":        "not a number",
 		"send orders --wait 3":       `no unit; try "3s"`,
 		"send orders --level durabl": "not one of durable, written, none; did you mean durable?",
@@ -148,6 +150,10 @@ func TestWrongCommandLinesAreUsageErrorsWithASuggestion(t *testing.T) {
 		"send":                       "send: at least 1 argument expected, got 0 arguments; usage: millrace send [flags] TOPIC [VALUE]",
 		"send a b c":                 `send: unexpected argument "c"`,
 		"help nothing":               `unknown command "nothing"`,
+		"send orders --leve none":    "did you mean --level?",
+		"send orders --dry=x":        "for --dry: ",
+		"version -a h:1":             "version: unknown flag -a: this command asks no broker",
+		"--timeout 3s version":       "version: unknown flag --timeout: this command asks no broker",
 	} {
 		got := runLine(testTable, nil, strings.Fields(line)...)
 		require.Equal(t, ExitUsage, got.code, line)
@@ -166,7 +172,7 @@ func TestHelpIsReachableInEveryWay(t *testing.T) {
 		require.Contains(t, got.stdout, "N messages (default 1)", line)
 		require.Contains(t, got.stdout, "-a, --addr HOST:PORT", line)
 	}
-	for _, line := range []string{"help", "--help", "-h"} {
+	for _, line := range []string{"", "help", "--help", "-h"} {
 		got := runLine(testTable, nil, strings.Fields(line)...)
 		require.Equal(t, ExitOK, got.code, line)
 		require.Contains(t, got.stdout, "topics ls", line)
@@ -191,6 +197,8 @@ func TestErrorsEndTheProcessWithTheirCode(t *testing.T) {
 		{fmt.Errorf("in: %w", WithCode(ExitDamage, errors.New("x"))), ExitDamage},
 		{config.Problems{{Message: "x"}}, ExitConfig},
 		{fmt.Errorf("x: %w", protocol.UnknownTopic), ExitNotFound},
+		{fmt.Errorf("x: %w", protocol.BadName), ExitUsage},
+		{fmt.Errorf("x: %w", client.ErrAddr), ExitUsage},
 		{fmt.Errorf("x: %w", protocol.UnknownPartition), ExitNotFound},
 		{fmt.Errorf("x: %w", protocol.Corrupt), ExitDamage},
 		{fmt.Errorf("x: %w", protocol.Timeout), ExitTimeout},
@@ -209,17 +217,17 @@ func TestEndOfAWaitIsOneLine(t *testing.T) {
 		err  error
 		want string
 	}{
-		{fmt.Errorf("HELLO to h:1: %w", errors.Join(context.DeadlineExceeded, cut)), "HELLO to h:1: no answer in time"},
-		{fmt.Errorf("HELLO to h:1: %w", errors.Join(context.Canceled, cut)), "HELLO to h:1: interrupted"},
+		{fmt.Errorf("HELLO to h:1: %w", errors.Join(context.DeadlineExceeded, cut)), "h:1: no answer in time"},
+		{fmt.Errorf("HELLO to h:1: %w", errors.Join(context.Canceled, cut)), "h:1: interrupted"},
 		{WithCode(ExitUnreachable, errors.Join(context.DeadlineExceeded, cut)), "no answer in time"},
 		{errors.Join(context.Canceled, errors.New("refused")), "interrupted; refused"},
-		{errors.Join(errors.New("first"), fmt.Errorf("HELLO: %w", errors.Join(context.DeadlineExceeded, cut))), "first\nHELLO: no answer in time"},
-		{errors.Join(errors.New("one"), errors.New("two")), "one\ntwo"},
-		{fmt.Errorf("%w, then %w", context.Canceled, cut), "context canceled, then read tcp: i/o timeout"},
-		{context.DeadlineExceeded, "context deadline exceeded"},
+		{errors.Join(errors.New("first"), fmt.Errorf("HELLO: %w", errors.Join(context.DeadlineExceeded, cut))), "first; no answer in time"},
+		{errors.Join(errors.New("one"), errors.New("two")), "one; two"},
+		{fmt.Errorf("%w, then %w", context.Canceled, cut), "interrupted, then read tcp: i/o timeout"},
+		{context.DeadlineExceeded, "no answer in time"},
 	} {
 		var stderr bytes.Buffer
-		printError(&stderr, test.err)
+		(&Call{World: World{Stderr: &stderr}}).printError(test.err, false)
 		require.Equal(t, "millrace: "+test.want+"\n", stderr.String())
 	}
 }
@@ -245,4 +253,62 @@ func TestDocumentNamesEveryCommandAndFlag(t *testing.T) {
 	}
 	require.Contains(t, document, "| `-n, --count N` | N messages (default 1) |")
 	require.Contains(t, document, "| 78 | bad configuration |")
+}
+
+func TestFlagsOfABrokerAreNotOfferedWhereNoneIsAsked(t *testing.T) {
+	help := runLine(testTable, nil, "version", "-h")
+	require.NotContains(t, help.stdout, "--addr")
+	require.NotContains(t, help.stdout, "--timeout")
+	require.Contains(t, help.stdout, "--output")
+	require.Contains(t, runLine(testTable, nil, "send", "-h").stdout, "--timeout")
+}
+
+func TestErrorTextsSayThingsOnceAndWithoutInnerNames(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{fmt.Errorf("client: connect to h:1: %w", refused),
+			"no broker at h:1 (connection refused); start one with millrace dev, or name another with --addr or MILLRACE_ADDR"},
+		{fmt.Errorf("client: connect to h:1: %w", &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "h"}}),
+			"no broker at h:1 (no such host); start one with millrace dev, or name another with --addr or MILLRACE_ADDR"},
+		{fmt.Errorf("client: TOPIC_DESCRIBE: %w", &protocol.Error{Code: protocol.UnknownTopic, Detail: "topic t: broker: unknown topic"}),
+			"UNKNOWN_TOPIC: topic t: unknown topic"},
+		{Usagef("consume: --from: %w", &protocol.Error{Code: protocol.BadRequest, Detail: "position \"x\""}), `consume: --from: position "x"`},
+		{Usagef("bench: %w", errors.New("bench: --clients 0")), "bench: --clients 0"},
+		{errors.Join(errors.New("client: a: b"), errors.New("b"), errors.New("c")), "a: b; c"},
+		{&client.DeliveryError{Topic: "t", Reason: context.DeadlineExceeded, Last: fmt.Errorf("client: connect to h:1: %w", refused)},
+			"t/0: message not sent: no answer in time (last: connect to h:1: dial tcp: connect: connection refused)"},
+	} {
+		require.Equal(t, test.want, errorText(test.err))
+	}
+}
+
+func TestErrorsAreJSONWhereJSONIsAsked(t *testing.T) {
+	for _, test := range []struct {
+		line, code string
+		exit       ExitCode
+	}{
+		{"-o json send", "USAGE", ExitUsage}, {"send t --xyzzy --output=json", "USAGE", ExitUsage}, {"send t -o json --size big", "USAGE", ExitUsage},
+	} {
+		got := runLine(testTable, nil, strings.Fields(test.line)...)
+		var facts errorFacts
+		require.NoError(t, json.Unmarshal([]byte(got.stderr), &facts), got.stderr)
+		require.Equal(t, [2]any{test.code, test.exit}, [2]any{facts.Code, facts.Exit})
+		require.NotEmpty(t, facts.Error)
+		require.Equal(t, test.exit, got.code)
+	}
+	require.NotContains(t, runLine(testTable, nil, "send", "--xyzzy", "--", "-o", "json").stderr, "{")
+	require.Equal(t, "UNKNOWN_TOPIC", codeName(fmt.Errorf("x: %w", &protocol.Error{Code: protocol.UnknownTopic})))
+	require.Equal(t, "CONFIG", codeName(config.Problems{{}}))
+	require.Equal(t, "FAILED", codeName(errors.New("x")))
+	require.Equal(t, "UNREACHABLE", codeName(&net.OpError{Op: "dial", Err: io.EOF}))
+}
+
+func TestHelpExplainsTopics(t *testing.T) {
+	table := []Command{sendCommand, HelpWith(Topic{Name: "positions", Summary: "Where to begin", Text: "start\nend"})}
+	require.Contains(t, runLine(table, nil, "help", "positions").stdout, "Where to begin.\n\nstart\nend\n")
+	require.Contains(t, runLine(table, nil, "help", "postions").stderr, "did you mean positions?")
+	require.Contains(t, runLine(table, nil, "help").stderr, "millrace help positions: Where to begin.")
 }

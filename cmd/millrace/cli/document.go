@@ -8,21 +8,27 @@ import (
 // GeneratedNote tells readers of a generated document to edit something else.
 const GeneratedNote = "<!-- Made by make generate from the tables in the code; edit those. -->\n\n"
 
-// Document returns docs/cli.md: flags, exit codes and every command of a table
-// that is not hidden.
-func Document(table []Command) string {
+// Document returns docs/cli.md: flags, exit codes, topics and every command of a
+// table that is not hidden.
+func Document(table []Command, topics ...Topic) string {
 	var b strings.Builder
 	b.WriteString("# Command line\n\n" + GeneratedNote +
 		"`millrace COMMAND [flags] [arguments]`. Flags may stand anywhere; what follows `--` is no flag. " +
 		"Data goes to standard output, notices and progress to standard error. " +
-		"With `-o json` every command prints JSON, one object a line.\n\n")
+		"With `-o json` every command prints JSON, one object a line; what went wrong then stands on standard error as " +
+		"`{\"error\":\"…\",\"code\":\"UNKNOWN_TOPIC\",\"exit\":3}`.\n\n")
 	b.WriteString("## Flags of every command\n\n")
 	writeFlagTable(&b, globalFacts())
+	b.WriteString("## Flags of commands that ask a broker\n\nThe others refuse them.\n\n")
+	writeFlagTable(&b, brokerFacts())
 	b.WriteString("Sizes are written `4096`, `64KiB`, `1GB` (a letter alone is binary: `64k` = `64KiB`), " +
 		"numbers `1000`, `1_000_000`, `1M` (powers of ten), durations `250ms`, `30s`, `1h30m`, `7d`.\n\n")
 	b.WriteString("## Exit codes\n\n| code | meaning |\n|---|---|\n")
 	for _, e := range exitCodes {
 		fmt.Fprintf(&b, "| %d | %s |\n", e.code, e.meaning)
+	}
+	for _, t := range topics {
+		fmt.Fprintf(&b, "\n## millrace help %s\n\n%s.\n\n%s\n", t.Name, t.Summary, MarkdownText(t.Text))
 	}
 	b.WriteString("\n## Commands\n\n| command | what it does |\n|---|---|\n")
 	for _, cmd := range table {
@@ -56,6 +62,11 @@ func writeFlagTable(b *strings.Builder, flags []flagFacts) {
 		fmt.Fprintf(b, "| `%s` | %s |\n", strings.ReplaceAll(f.names(), "|", `\|`), MarkdownCell(f.explanation()))
 	}
 	b.WriteString("\n")
+}
+
+// MarkdownText makes a paragraph of each line.
+func MarkdownText(text string) string {
+	return strings.ReplaceAll(strings.NewReplacer("*", `\*`, "<", "&lt;", "\\", `\\`).Replace(text), "\n", "\n\n")
 }
 
 // MarkdownCell keeps text from ending a table cell or being read as markup.

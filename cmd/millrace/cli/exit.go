@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"os"
-	"strings"
 
 	"github.com/millrace-mq/millrace/broker/config"
+	"github.com/millrace-mq/millrace/client"
 	"github.com/millrace-mq/millrace/protocol"
 )
 
@@ -28,19 +26,20 @@ const (
 	ExitConfig      ExitCode = 78
 )
 
-// exitCodes explains the codes in help and documents.
+// exitCodes explains the codes in help and documents, and names them for programs.
 var exitCodes = []struct {
 	code    ExitCode
+	name    string
 	meaning string
 }{
-	{ExitOK, "done"},
-	{ExitRuntime, "failed"},
-	{ExitUsage, "wrong command, flag or argument"},
-	{ExitNotFound, "no such topic, partition, key or file"},
-	{ExitTimeout, "nothing came in time"},
-	{ExitUnreachable, "no broker at the address"},
-	{ExitDamage, "damage found in stored data"},
-	{ExitConfig, "bad configuration"},
+	{ExitOK, "OK", "done"},
+	{ExitRuntime, "FAILED", "failed"},
+	{ExitUsage, "USAGE", "wrong command, flag, argument, topic name or address"},
+	{ExitNotFound, "NOT_FOUND", "no such topic or partition, no file to read at the name"},
+	{ExitTimeout, "TIMEOUT", "nothing came in time"},
+	{ExitUnreachable, "UNREACHABLE", "no broker at the address"},
+	{ExitDamage, "DAMAGE", "damage found in stored data"},
+	{ExitConfig, "CONFIG", "bad configuration"},
 }
 
 // exitError is an error that says how the process ends. Without err nothing is
@@ -82,6 +81,8 @@ func CodeOf(err error) ExitCode {
 		return own.code
 	case errors.As(err, &problems):
 		return ExitConfig
+	case errors.Is(err, client.ErrAddr), errors.Is(err, protocol.BadName):
+		return ExitUsage
 	case errors.Is(err, protocol.UnknownTopic), errors.Is(err, protocol.UnknownPartition):
 		return ExitNotFound
 	case errors.Is(err, protocol.Corrupt):
@@ -92,79 +93,4 @@ func CodeOf(err error) ExitCode {
 		return ExitTimeout
 	}
 	return ExitRuntime
-}
-
-// printError writes an error for people; the problems of a configuration as a
-// table of origin, setting and what is wrong.
-func printError(w io.Writer, err error) {
-	var own *exitError
-	if errors.As(err, &own) && own.err == nil {
-		return
-	}
-	var problems config.Problems
-	if !errors.As(err, &problems) {
-		fmt.Fprintf(w, "millrace: %s\n", errorText(err))
-		return
-	}
-	table := NewTextTable()
-	for _, p := range problems {
-		setting := p.Key
-		if p.Value != "" {
-			setting += fmt.Sprintf(" = %q", p.Value)
-		}
-		table.Add([]string{p.Origin.String(), setting, p.Message})
-	}
-	fmt.Fprint(w, table)
-	fmt.Fprintf(w, "millrace: %s in the configuration\n", Plural(len(problems), "problem"))
-}
-
-// errorText is the text of an error for people. Where a wait was ended by its
-// context, the error joins that of the context and that of the read or write
-// which was cut short: two lines for one thing. It becomes one that says why.
-func errorText(err error) string {
-	text := err.Error()
-	eachJoin(err, func(joined error, parts []error) {
-		if reason := endOfWait(parts); reason != "" {
-			text = strings.Replace(text, joined.Error(), reason, 1)
-		}
-	})
-	return strings.TrimSpace(text)
-}
-
-// eachJoin visits the errors of errors.Join in the tree of err that have several parts.
-func eachJoin(err error, visit func(joined error, parts []error)) {
-	switch e := err.(type) {
-	case interface{ Unwrap() error }:
-		eachJoin(e.Unwrap(), visit)
-	case interface{ Unwrap() []error }:
-		parts := e.Unwrap()
-		var lines []string
-		for _, part := range parts {
-			lines = append(lines, part.Error())
-			eachJoin(part, visit)
-		}
-		if len(parts) > 1 && err.Error() == strings.Join(lines, "\n") {
-			visit(err, parts)
-		}
-	}
-}
-
-// endOfWait says in one line why a wait ended; empty when no part is a context's error.
-func endOfWait(parts []error) string {
-	ended, lines := false, []string(nil)
-	for _, part := range parts {
-		switch {
-		case part == context.DeadlineExceeded:
-			ended, lines = true, append(lines, "no answer in time")
-		case part == context.Canceled:
-			ended, lines = true, append(lines, "interrupted")
-		case errors.Is(part, os.ErrDeadlineExceeded): // a consequence
-		default:
-			lines = append(lines, part.Error())
-		}
-	}
-	if !ended {
-		return ""
-	}
-	return strings.Join(lines, "; ")
 }

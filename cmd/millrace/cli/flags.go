@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -26,11 +27,24 @@ func parseInterspersed(fs *flag.FlagSet, args []string) (positional []string, er
 	}
 }
 
+// namedFlag finds the name of a flag in a text of package flag, which writes it
+// with one dash.
+var namedFlag = regexp.MustCompile(`(for flag|for|argument:) -[^\s:]+`)
+
 // flagError adds what was probably meant to the error of an unknown flag.
 func flagError(fs *flag.FlagSet, err error) error {
-	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
-	if errors.Is(err, flag.ErrHelp) || !unknown {
+	if errors.Is(err, flag.ErrHelp) {
 		return err
+	}
+	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
+	if !unknown {
+		return errors.New(namedFlag.ReplaceAllStringFunc(err.Error(), func(text string) string {
+			at := strings.LastIndexByte(text, ' ') + 1
+			return text[:at] + dashed(strings.TrimLeft(text[at:], "-"))
+		}))
+	}
+	if slices.Contains([]string{"a", "addr", "timeout"}, name) {
+		return fmt.Errorf("unknown flag %s: this command asks no broker", dashed(name))
 	}
 	var names []string
 	fs.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })

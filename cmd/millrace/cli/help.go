@@ -9,28 +9,64 @@ import (
 	"strings"
 )
 
+// Topic is something that several commands share and that help explains by its name.
+type Topic struct {
+	Name, Summary string
+	Text          string // paragraphs
+}
+
 // Help is the command that lists the commands of its table, or explains one.
-var Help = Command{
-	Name:    "help",
-	Args:    "[COMMAND]",
-	MaxArgs: 2,
-	Summary: "List the commands, or explain one",
-	Setup: func(*flag.FlagSet) RunFunc {
-		return func(_ context.Context, c *Call) error {
-			name := strings.Join(c.Args, " ")
-			if cmd, ok := c.lookup(name); ok {
-				return c.printHelp(cmd)
+var Help = HelpWith()
+
+// HelpWith is Help that explains topics, too.
+func HelpWith(topics ...Topic) Command {
+	names := make([]string, len(topics))
+	help := ""
+	for i, t := range topics {
+		names[i] = t.Name
+		help += fmt.Sprintf("millrace help %s: %s.\n", t.Name, t.Summary)
+	}
+	return Command{
+		Name:    "help",
+		Args:    "[COMMAND | TOPIC]",
+		MaxArgs: 2,
+		Summary: "List the commands, or explain one",
+		Help:    strings.TrimSuffix(help, "\n"),
+		Offline: true,
+		Setup: func(*flag.FlagSet) RunFunc {
+			return func(_ context.Context, c *Call) error {
+				name := strings.Join(c.Args, " ")
+				if cmd, ok := c.lookup(name); ok {
+					return c.printHelp(cmd)
+				}
+				if i := slices.Index(names, name); i >= 0 {
+					return c.printTopic(topics[i])
+				}
+				if name != "" && c.group(name) == nil {
+					return Usagef("unknown command %q%s", name, Suggestion(c.Args[0], append(c.firstWords(), names...), ""))
+				}
+				return c.listCommands(name, topics)
 			}
-			if name != "" && c.group(name) == nil {
-				return Usagef("unknown command %q%s", name, Suggestion(c.Args[0], c.firstWords(), ""))
-			}
-			return c.listCommands(name)
-		}
-	},
+		},
+	}
+}
+
+// printTopic explains a topic.
+func (c *Call) printTopic(t Topic) error {
+	return c.Object(map[string]string{"topic": t.Name, "summary": t.Summary, "text": t.Text}, func(w io.Writer) {
+		fmt.Fprintf(w, "%s.\n\n", t.Summary)
+		printParagraphs(w, t.Text)
+	})
+}
+
+func printParagraphs(w io.Writer, text string) {
+	for paragraph := range strings.SplitSeq(text, "\n") {
+		fmt.Fprintln(w, strings.Join(Wrap(paragraph, 96), "\n"))
+	}
 }
 
 // listCommands prints the commands of a group; "" for all.
-func (c *Call) listCommands(group string) error {
+func (c *Call) listCommands(group string, topics []Topic) error {
 	if group == "" && c.Output.String() == string(OutputText) {
 		fmt.Fprintf(c.Stdout, "millrace is a message broker, its command line and its bench.\n\nusage: millrace COMMAND [flags] [arguments]\n\n")
 	}
@@ -45,6 +81,9 @@ func (c *Call) listCommands(group string) error {
 		return err
 	}
 	c.Notice("\nmillrace help COMMAND explains one.")
+	for _, t := range topics {
+		c.Notice("millrace help %s: %s.", t.Name, t.Summary)
+	}
 	return nil
 }
 
@@ -81,6 +120,7 @@ type commandFacts struct {
 	Help     string      `json:"help,omitempty"`
 	Flags    []flagFacts `json:"flags"`
 	Settings bool        `json:"settings"` // every configuration key is a flag, too
+	Offline  bool        `json:"offline"`  // asks no broker
 }
 
 func factsOf(cmd Command) commandFacts {
@@ -88,11 +128,14 @@ func factsOf(cmd Command) commandFacts {
 	cmd.Setup(fs)
 	flags, settings := flagFactsOf(fs)
 	usage := strings.TrimRight("millrace "+cmd.Name+" [flags] "+cmd.Args, " ")
-	return commandFacts{Command: cmd.Name, Usage: usage, Summary: cmd.Summary, Help: cmd.Help, Flags: flags, Settings: settings}
+	return commandFacts{Command: cmd.Name, Usage: usage, Summary: cmd.Summary, Help: cmd.Help, Flags: flags, Settings: settings, Offline: cmd.Offline}
 }
 
 // argumentNamer is a flag that says itself what help calls its value.
 type argumentNamer interface{ Argument() string }
+
+// unlisted is a flag that is accepted and that help does not offer.
+type unlisted interface{ Unlisted() bool }
 
 // flagFactsOf lists the flags of a set, names of one value together. Flags
 // named like a configuration key are left out; settings says whether there are any.
@@ -102,6 +145,9 @@ func flagFactsOf(fs *flag.FlagSet) (facts []flagFacts, settings bool) {
 	fs.VisitAll(func(f *flag.Flag) {
 		if strings.Contains(f.Name, ".") {
 			settings = true
+			return
+		}
+		if u, ok := f.Value.(unlisted); ok && u.Unlisted() {
 			return
 		}
 		i, seen := index[f.Value]
@@ -122,10 +168,15 @@ func flagFactsOf(fs *flag.FlagSet) (facts []flagFacts, settings bool) {
 	return facts, settings
 }
 
-// globalFacts lists the flags that every command takes, with their plain defaults.
-func globalFacts() []flagFacts {
+// globalFacts lists the flags that every command takes, and brokerFacts those of
+// commands that ask a broker, with their plain defaults.
+func globalFacts() []flagFacts { return factsFrom((&Call{}).globals) }
+
+func brokerFacts() []flagFacts { return factsFrom((&Call{}).brokerFlags) }
+
+func factsFrom(register func(*flag.FlagSet)) []flagFacts {
 	fs := newFlagSet("")
-	(&Call{}).globals(fs)
+	register(fs)
 	facts, _ := flagFactsOf(fs)
 	return facts
 }
@@ -137,13 +188,14 @@ func (c *Call) printHelp(cmd Command) error {
 		fmt.Fprintf(w, "%s\n\nusage: %s\n", facts.Summary+".", facts.Usage)
 		if facts.Help != "" {
 			fmt.Fprintln(w)
-			for paragraph := range strings.SplitSeq(facts.Help, "\n") {
-				fmt.Fprintln(w, strings.Join(Wrap(paragraph, 96), "\n"))
-			}
+			printParagraphs(w, facts.Help)
 		}
 		printFlags(w, "flags", facts.Flags)
 		if facts.Settings {
 			fmt.Fprint(w, "\nEvery configuration key is a flag, too: --storage.data_dir DIR (millrace config show lists the keys).\n")
+		}
+		if !facts.Offline {
+			printFlags(w, "flags of commands that ask a broker", brokerFacts())
 		}
 		printFlags(w, "flags of every command", globalFacts())
 	})

@@ -96,12 +96,13 @@ func (c *Call) StartProgress(label, unit string, total int64) *Progress {
 // Add counts n more units; it may be called by many goroutines.
 func (p *Progress) Add(n int64) { p.done.Add(n) }
 
-// Finish ends the reports with a last one.
+// Finish ends the reports, on a terminal and as JSON with a last one. Elsewhere
+// the command's own result says the same.
 func (p *Progress) Finish() {
 	p.once.Do(func() {
 		close(p.stop)
 		<-p.stopped
-		if p.mode == progressNever {
+		if p.mode == progressNever || !p.terminal && p.mode != progressJSON {
 			return
 		}
 		p.window = []sample{{p.began, 0}} // the last rate is that of the whole work
@@ -183,7 +184,11 @@ func (s state) String() string {
 	} else {
 		text += " " + s.Unit
 	}
-	text += fmt.Sprintf("  %s/s  %s", HumanCount(s.Rate), HumanSeconds(s.Seconds))
+	unit := ""
+	if s.Unit == "bytes" {
+		unit = "B"
+	}
+	text += fmt.Sprintf("  %s%s/s  %s", HumanCount(s.Rate), unit, HumanSeconds(s.Seconds))
 	if s.ETA > 0 {
 		text += "  ETA " + HumanSeconds(s.ETA)
 	}

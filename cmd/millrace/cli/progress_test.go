@@ -66,9 +66,19 @@ func TestProgressWithoutATotalHasNoPercentage(t *testing.T) {
 	require.Equal(t, "scan  7 files  0/s  0.5 s", state{Label: "scan", Unit: "files", Done: 7, Seconds: 0.5}.String())
 	require.Equal(t, "2m30s", HumanSeconds(150))
 	var stderr bytes.Buffer
-	c := &Call{World: World{Stderr: &stderr, Now: time.Now}}
+	c := &Call{World: World{Stderr: &stderr, Now: time.Now, Terminal: true}}
 	p := c.StartProgress("scan", "files", 0)
 	p.Add(41)
 	p.Finish()
 	require.Contains(t, stderr.String(), "scan  41 files")
+	require.Contains(t, state{Unit: "bytes", Rate: 553e6}.String(), "553MB/s")
+}
+
+func TestShortWorkSaysNothingOffTheTerminalUnlessAsked(t *testing.T) {
+	for mode, want := range map[progressMode]int{"": 0, progressJSON: 1} {
+		var stderr bytes.Buffer
+		p := (&Call{World: World{Stderr: &stderr, Now: time.Now}, progress: mode}).StartProgress("scan", "files", 0)
+		p.Finish()
+		require.Equal(t, want, strings.Count(stderr.String(), "\n"))
+	}
 }
