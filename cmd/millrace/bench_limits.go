@@ -17,6 +17,7 @@ var benchCeilingCommand = cli.Command{
 	Name:    "bench ceiling",
 	Args:    "[DIR]",
 	MaxArgs: 1,
+	Offline: true,
 	Summary: "Measure this machine's own limits",
 	Help: "Loopback TCP, writes, syncs and sendfile of the disk that holds DIR (default: the current directory), and hashing. " +
 		"No broker on this machine can be better than these. Needs 336 MiB of disk for a moment.",

@@ -128,6 +128,7 @@ var benchConsumerCommand = cli.Command{
 	Name:    "bench-consumer-process",
 	Summary: "Consume for bench e2e, by JSON on stdin and stdout",
 	Hidden:  true,
+	Offline: true,
 	Setup: func(*flag.FlagSet) cli.RunFunc {
 		return func(ctx context.Context, c *cli.Call) error { return bench.ConsumerMain(ctx, c.Stdin, c.Stdout) }
 	},
@@ -140,6 +141,7 @@ var benchPerFrameCommand = cli.Command{
 	MinArgs: 1, MaxArgs: 1,
 	Summary: "Run the broker of bench ratio until stdin ends",
 	Hidden:  true,
+	Offline: true,
 	Setup: func(*flag.FlagSet) cli.RunFunc {
 		return func(_ context.Context, c *cli.Call) error { return bench.PerFrameMain(c.Args[0], c.Stdin, c.Stdout) }
 	},

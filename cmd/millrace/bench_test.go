@@ -249,4 +249,6 @@ func TestBenchCeilingPrintsTheLimitsOfThisMachine(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 	require.NotEmpty(t, all[0].Ceiling)
+	got = runLine(commands, nil, "bench", "ceiling", "--addr", "127.0.0.1:1")
+	require.Equal(t, cli.ExitUsage, got.code, "no broker has a part in it")
 }
