@@ -16,11 +16,23 @@ func open(ctx context.Context, c *cli.Call, opts ...client.Option) (*client.Clie
 	return client.Open(ctx, c.Addr, opts...)
 }
 
-// withClient runs work with a connection to the broker.
-func withClient(ctx context.Context, c *cli.Call, work func(cl *client.Client) error) error {
-	cl, err := open(ctx, c)
+// withClient runs work with a connection to the broker. Of an error that names
+// the topic of the command it says what to do.
+func withClient(ctx context.Context, c *cli.Call, work func(cl *client.Client) error, opts ...client.Option) error {
+	cl, err := open(ctx, c, opts...)
 	if err != nil {
 		return err
 	}
-	return errors.Join(work(cl), cl.Close())
+	err = work(cl)
+	if len(c.Args) > 0 {
+		err = advise(ctx, c, cl, c.Args[0], err)
+	}
+	return errors.Join(err, cl.Close())
+}
+
+// withLink is withClient for commands that outlive a broker: it tells when the
+// connection is lost and when it is back.
+func withLink(ctx context.Context, c *cli.Call, work func(cl *client.Client, l *link) error) error {
+	l := &link{c: c}
+	return withClient(ctx, c, func(cl *client.Client) error { return work(cl, l) }, client.WithHooks(l.hooks()))
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
+	"strings"
 	"time"
 
 	"github.com/millrace-mq/millrace/client"
@@ -22,10 +22,14 @@ var consumeCommand = cli.Command{
 	Help: "Without --to, -n and --follow it reads what is there and ends. With -n it ends after N messages and waits for them; with --follow it " +
 		"goes on until it is interrupted, and begins at the end unless --from says otherwise. " +
 		"When nothing comes for --timeout (with --follow only where it is given), the exit code is 4.\n" +
-		"Positions of --from and --to: start, end, 45678 (an offset), -100 (the last 100), -15m (that long ago), @2026-11-30T10:00Z. " +
-		"--to is where it ends, not included. Each partition has its own positions; with several, each is read in its own order.\n" +
-		"-f FORMAT: " + record.FormatHelp + ". Nothing is added, so end it in \\n. Without -f the value and a line end are printed. " +
-		"On a terminal bytes that are no text are shown escaped or in hex.\n" +
+		"When the connection is lost and does not come back for --timeout, it is 5.\n" +
+		"A topic that does not exist is an error: reading makes none. With --wait it waits for the topic, and then reads it from its start " +
+		"unless --from says otherwise.\n" +
+		"Positions of --from and --to: start, end, 45678 (an offset), -100 (the last 100), -15m (that long ago), @2026-11-30T10:00Z " +
+		"(millrace help positions). --to is where it ends, not included. Each partition has its own positions; with several, each is read in its " +
+		"own order. An offset of --from that a partition does not have is an error before anything is printed.\n" +
+		"--count over several partitions has \"partitions\":[{\"partition\",\"records\",\"first\",\"last\"}] in addition.\n" +
+		"-f FORMAT: " + record.FormatHelp + ". Nothing is added, so end it in \\n (millrace help format).\n" +
 		"-o json prints an object a line: {\"topic\",\"partition\",\"offset\",\"timestamp\",\"key\",\"value\",\"headers\":[{\"name\",\"value\"}]}; " +
 		"bytes that are no UTF-8 come as key_base64 and value_base64, a missing key and the value of a tombstone as null.\n" +
 		"Damage ends it with exit code 6. With --skip-corrupt it is reported and left out, and the exit code is 6 in the end.",
@@ -41,7 +45,9 @@ var consumeCommand = cli.Command{
 		cli.Alias(fs, "f", "format")
 		fs.BoolVar(&o.follow, "follow", false, "wait for more at the end")
 		fs.BoolVar(&o.skip, "skip-corrupt", false, "go on behind damage")
+		fs.BoolVar(&o.wait, "wait", false, "wait for the topic to appear, for ever unless --timeout is given")
 		return func(ctx context.Context, c *cli.Call) error {
+			o.waitPatient = !cli.Given(fs, "timeout")
 			o.patient = o.follow && !cli.Given(fs, "timeout")
 			return consume(ctx, c, &o)
 		}
@@ -55,45 +61,51 @@ type consumeOptions struct {
 	partition           partitionFlag
 	format              string
 	count, follow, skip bool
+	wait                bool
 	patient             bool // silence ends nothing
+	waitPatient         bool // the wait for the topic has no end
 }
 
-// readOptions turns the flags into what the client takes.
-func (o *consumeOptions) readOptions(now time.Time) ([]client.ReadOption, error) {
-	from := protocol.Start
+// span turns --from and --to into positions; bounded tells that the read ends at one.
+func (o *consumeOptions) span(now time.Time) (from, to protocol.Position, bounded bool, err error) {
+	from, to = protocol.Start, protocol.End
 	if o.follow {
 		from = protocol.End
 	}
-	var err error
 	if o.from != "" {
 		if from, err = protocol.ParsePosition(o.from, now); err != nil {
-			return nil, cli.Usagef("consume: --from: %w", err)
+			return from, to, false, cli.Usagef("consume: --from: %w", err)
 		}
 	}
-	opts := []client.ReadOption{client.From(from), client.MaxRecords(uint64(o.most))}
 	switch {
 	case o.to != "" && o.follow:
-		return nil, cli.Usagef("consume: --to ends where --follow goes on; give one of them")
+		return from, to, false, cli.Usagef("consume: --to ends where --follow goes on; give one of them")
 	case o.to != "":
-		to, err := protocol.ParsePosition(o.to, now)
-		if err != nil {
-			return nil, cli.Usagef("consume: --to: %w", err)
+		if to, err = protocol.ParsePosition(o.to, now); err != nil {
+			return from, to, false, cli.Usagef("consume: --to: %w", err)
 		}
-		opts = append(opts, client.Until(to))
-	case !o.follow && o.most == 0:
-		opts = append(opts, client.Until(protocol.End))
+		if before(to, from) {
+			return from, to, false, cli.Usagef("consume: --to %s lies before --from %s: there is nothing between them", o.to, o.from)
+		}
 	}
-	if o.partition.given {
-		opts = append(opts, client.OfPartition(o.partition.number))
+	return from, to, o.to != "" || !o.follow && o.most == 0, nil
+}
+
+// before tells whether a lies before b wherever partitions begin and end.
+func before(a, b protocol.Position) bool {
+	switch {
+	case a.Kind == protocol.PositionStart:
+		return b.Kind == protocol.PositionEnd || b.Kind == protocol.PositionOffset && b.Value > 0
+	case a.Kind != b.Kind:
+		return false
+	case a.Kind == protocol.PositionLast:
+		return a.Value > b.Value
 	}
-	if o.skip {
-		opts = append(opts, client.SkipCorrupt())
-	}
-	return opts, nil
+	return a.Value < b.Value
 }
 
 func consume(ctx context.Context, c *cli.Call, o *consumeOptions) error {
-	opts, err := o.readOptions(c.Now())
+	from, to, bounded, err := o.span(c.Now())
 	if err != nil {
 		return err
 	}
@@ -101,9 +113,26 @@ func consume(ctx context.Context, c *cli.Call, o *consumeOptions) error {
 	if err != nil {
 		return err
 	}
-	return withClient(ctx, c, func(cl *client.Client) error {
-		r := consumption{c: c, o: o, out: out}
-		err := r.read(ctx, cl, opts)
+	if o.from != "" && o.to != "" && from == to {
+		c.Notice("--from and --to are the same: there is nothing between them")
+	}
+	opts := []client.ReadOption{client.MaxRecords(uint64(o.most))}
+	if bounded {
+		opts = append(opts, client.Until(to))
+	}
+	if o.partition.given {
+		opts = append(opts, client.OfPartition(o.partition.number))
+	}
+	if o.skip {
+		opts = append(opts, client.SkipCorrupt())
+	}
+	return withLink(ctx, c, func(cl *client.Client, l *link) error {
+		r := consumption{c: c, o: o, out: out, link: l}
+		from, err := r.prepare(ctx, cl, from)
+		if err != nil {
+			return err
+		}
+		err = r.advise(ctx, cl, r.read(ctx, cl, append(opts, client.From(from))))
 		return errors.Join(err, out.flush())
 	})
 }
@@ -113,6 +142,7 @@ type consumption struct {
 	c       *cli.Call
 	o       *consumeOptions
 	out     recordPrinter
+	link    *link
 	records int64
 	damages int
 }
@@ -152,6 +182,9 @@ func (r *consumption) read(parent context.Context, cl *client.Client, opts []cli
 		return cli.WithCode(cli.ExitDamage, fmt.Errorf("%s skipped", cli.Plural(r.damages, "damaged range")))
 	case failed == nil:
 		return nil
+	case errors.Is(context.Cause(ctx), errSilence) && r.link.down():
+		return cli.WithCode(cli.ExitUnreachable, fmt.Errorf("no broker at %s: the connection was lost and did not come back within %s; %s read before",
+			r.c.Addr, timeout, cli.Plural(int(r.records), "message")))
 	case errors.Is(context.Cause(ctx), errSilence):
 		return cli.WithCode(cli.ExitTimeout, fmt.Errorf("%w: %s of silence after %s", errSilence, timeout, cli.Plural(int(r.records), "message")))
 	case parent.Err() != nil && r.o.follow:
@@ -162,110 +195,84 @@ func (r *consumption) read(parent context.Context, cl *client.Client, opts []cli
 	return failed
 }
 
-// recordPrinter prints records in one of the forms.
-type recordPrinter interface {
-	print(r *client.Record) error
-	flush() error
-}
-
-func newRecordPrinter(c *cli.Call, o *consumeOptions) (recordPrinter, error) {
-	if o.format != "" && (c.Output == cli.OutputJSON || c.Output == cli.OutputCSV) {
-		return nil, cli.Usagef("consume: -f goes with -o text only")
+// prepare waits for the topic where it is told to, and checks what can be checked
+// before anything is printed. It returns where to begin.
+//
+// Errors: OFFSET_OUT_OF_RANGE with all partitions that do not have the offset.
+func (r *consumption) prepare(ctx context.Context, cl *client.Client, from protocol.Position) (protocol.Position, error) {
+	o := r.o
+	counter, counts := r.out.(*recordCounter)
+	if !o.wait && !counts && from.Kind != protocol.PositionOffset {
+		return from, nil
 	}
-	if o.count {
-		return &recordCounter{c: c}, nil
-	}
-	switch c.Output {
-	case cli.OutputJSON:
-		return &jsonRecords{out: cli.NewLazyWriter(c.Stdout)}, nil
-	case cli.OutputCSV:
-		return csvRecords{c.Rows("topic", "partition", "offset", "timestamp", "key", "key_base64", "value", "value_base64", "headers")}, nil
-	}
-	text := o.format
-	if text == "" {
-		text = `%s\n`
-	}
-	format, err := record.ParseFormat(text)
+	info, waited, err := r.topic(ctx, cl)
 	if err != nil {
-		return nil, cli.Usagef("consume: %w", err)
+		return from, r.advise(ctx, cl, err)
 	}
-	format.Safe = cli.IsTerminal(c.Stdout)
-	return &textRecords{format: format, out: cli.NewLazyWriter(c.Stdout)}, nil
-}
-
-// textRecords prints by a format.
-type textRecords struct {
-	format *record.Format
-	out    *cli.LazyWriter
-	line   []byte
-}
-
-func (p *textRecords) print(r *client.Record) error {
-	p.line = p.format.Append(p.line[:0], &record.Placed{Topic: r.Topic, Partition: r.Partition, Record: &r.Record})
-	_, err := p.out.Write(p.line)
-	return err
-}
-
-func (p *textRecords) flush() error { return p.out.Flush() }
-
-// jsonRecords prints an object a line.
-type jsonRecords struct {
-	out  *cli.LazyWriter
-	line []byte
-}
-
-func (p *jsonRecords) print(r *client.Record) error {
-	p.line = record.AppendJSON(p.line[:0], r.Topic, r.Partition, &r.Record)
-	_, err := p.out.Write(p.line)
-	return err
-}
-
-func (p *jsonRecords) flush() error { return p.out.Flush() }
-
-// csvRecords prints rows.
-type csvRecords struct{ rows *cli.RowPrinter }
-
-func (p csvRecords) print(r *client.Record) error {
-	key, keyBase64 := record.TextOrBase64(r.Key)
-	value, valueBase64 := record.TextOrBase64(r.Value)
-	p.rows.Add(r.Topic, r.Partition, r.Offset, record.RFC3339(r.Timestamp), key, keyBase64, value, valueBase64,
-		string(record.AppendHeadersJSON(nil, r.Headers)))
-	return p.rows.Err()
-}
-
-func (p csvRecords) flush() error { return p.rows.Flush() }
-
-// recordCounter prints how many records there were and between which offsets.
-type recordCounter struct {
-	c           *cli.Call
-	n           uint64
-	first, last uint64
-}
-
-func (p *recordCounter) print(r *client.Record) error {
-	if p.n == 0 || r.Offset < p.first {
-		p.first = r.Offset
+	if waited && o.from == "" {
+		from = protocol.Start // what came first must not be missed
 	}
-	p.last = max(p.last, r.Offset)
-	p.n++
-	return nil
-}
-
-// countFacts is what --count prints; first and last are null where there was no record.
-type countFacts struct {
-	Records uint64  `json:"records"`
-	First   *uint64 `json:"first"`
-	Last    *uint64 `json:"last"`
-}
-
-func (p *recordCounter) flush() error {
-	facts := countFacts{Records: p.n}
-	if p.n > 0 {
-		facts.First, facts.Last = &p.first, &p.last
+	if counts && len(info.Partitions) > 1 && !o.partition.given {
+		counter.parts = make([]span, len(info.Partitions))
 	}
-	line, err := cli.MarshalLine(facts)
-	if err != nil {
+	if from.Kind != protocol.PositionOffset {
+		return from, nil
+	}
+	var outside []string
+	for n, p := range info.Partitions {
+		if o.partition.given && uint32(n) != o.partition.number || from.Value >= p.Start && from.Value <= p.End {
+			continue
+		}
+		outside = append(outside, fmt.Sprintf("%s/%d has [%d, %d)", info.Name, n, p.Start, p.End))
+	}
+	if len(outside) == 0 {
+		return from, nil
+	}
+	const most = 8
+	if more := len(outside) - most; more > 0 {
+		outside = append(outside[:most], fmt.Sprintf("and %d more", more))
+	}
+	return from, &advised{fmt.Sprintf("OFFSET_OUT_OF_RANGE: offset %d is outside: %s; begin at start, end or -N, or name a partition with --partition",
+		from.Value, strings.Join(outside, ", ")), &protocol.Error{Code: protocol.OffsetOutOfRange}}
+}
+
+// lookForTopic is how often --wait looks.
+const lookForTopic = 100 * time.Millisecond
+
+// topic describes the topic, with --wait as soon as there is one.
+func (r *consumption) topic(ctx context.Context, cl *client.Client) (info protocol.TopicInfo, waited bool, err error) {
+	patience := r.c.Patience()
+	if r.o.waitPatient {
+		patience = cli.Forever
+	}
+	wait, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(lookForTopic)
+	defer tick.Stop()
+	for {
+		info, err = cl.DescribeTopic(ctx, r.c.Args[0])
+		if !r.o.wait || !errors.Is(err, protocol.UnknownTopic) {
+			return info, waited, err
+		}
+		if !waited {
+			r.c.Notice("waiting for the topic %s", r.c.Args[0])
+		}
+		waited = true
+		select {
+		case <-tick.C:
+		case <-wait.Done():
+			if ctx.Err() != nil {
+				return info, waited, errors.New("interrupted while waiting for the topic")
+			}
+			return info, waited, cli.WithCode(cli.ExitTimeout, fmt.Errorf("no topic %q within %s", r.c.Args[0], patience))
+		}
+	}
+}
+
+// advise adds to what is said of a topic that does not exist how it comes to be.
+func (r *consumption) advise(ctx context.Context, cl *client.Client, err error) error {
+	if !errors.Is(err, protocol.UnknownTopic) {
 		return err
 	}
-	return p.c.Object(facts, func(w io.Writer) { fmt.Fprintf(w, "%s", line) })
+	return &advised{unknownTopicText(ctx, r.c, cl, r.c.Args[0]) + ", or produce to it first; --wait waits for it", err}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/millrace-mq/millrace/broker"
 	"github.com/millrace-mq/millrace/broker/brokertest"
+	"github.com/millrace-mq/millrace/client/clienttest"
 	"github.com/millrace-mq/millrace/cmd/millrace/cli"
 	"github.com/millrace-mq/millrace/cmd/millrace/inspect"
 	"github.com/millrace-mq/millrace/protocol"
@@ -46,7 +47,7 @@ func TestFirstTwoMinutes(t *testing.T) {
 	b := brokertest.Start(t)
 	require.Regexp(t, `^hello/0@0  5 B  durable  \d+\.\d ms\n$`, must(t, b, "", "produce", "hello", "world"))
 	require.Equal(t, "world\n", must(t, b, "", "consume", "hello", "--from", "start", "-n", "1"))
-	require.Contains(t, must(t, b, "", "health"), "ok  "+b.Addr())
+	require.Regexp(t, `(?s)^state +ok\naddress +`+b.Addr()+`\n.*\ntopics +1\npartitions +1\nconnections +1\n`, must(t, b, "", "health"))
 }
 
 func TestProduceSendsArgumentsFilesAndHeaders(t *testing.T) {
@@ -196,9 +197,11 @@ func TestConsumeFromAndToPositions(t *testing.T) {
 func TestConsumeCounts(t *testing.T) {
 	b := brokertest.Start(t)
 	must(t, b, "", "topics", "create", "t", "-p", "2")
-	require.Equal(t, `{"records":0,"first":null,"last":null}`+"\n", must(t, b, "", "consume", "t", "--count"))
+	require.Equal(t, `{"records":0,"first":null,"last":null,"partitions":[{"partition":0,"records":0,"first":null,"last":null},`+
+		`{"partition":1,"records":0,"first":null,"last":null}]}`+"\n", must(t, b, "", "consume", "t", "--count"))
 	must(t, b, "a\nb\nc\n", "produce", "t", "-", "-q", "--partition", "1")
-	require.Equal(t, `{"records":3,"first":0,"last":2}`+"\n", must(t, b, "", "consume", "t", "--count", "-o", "json"))
+	require.Equal(t, `{"records":3,"first":0,"last":2,"partitions":[{"partition":0,"records":0,"first":null,"last":null},`+
+		`{"partition":1,"records":3,"first":0,"last":2}]}`+"\n", must(t, b, "", "consume", "t", "--count", "-o", "json"))
 	require.Equal(t, `{"records":2,"first":1,"last":2}`+"\n", must(t, b, "", "consume", "t", "--count", "--from", "1", "--partition", "1"))
 	require.Equal(t, "records,first,last\n3,0,2\n", must(t, b, "", "consume", "t", "--count", "-o", "csv"))
 }
@@ -321,6 +324,20 @@ func TestHealthTellsABrokerFromNone(t *testing.T) {
 		require.Equal(t, cli.ExitUnreachable, got.code, "%v: %s", verb, got.stderr)
 		require.Contains(t, got.stderr, "refused")
 		require.Empty(t, got.stdout)
+	}
+}
+
+func TestHealthNamesWhatIsWrong(t *testing.T) {
+	for name, want := range map[string]string{"storage_failures": "the disk failed under 1 partition", "disk_full": "the disk is full", "partitions_damaged": "1 partition damaged"} {
+		s := clienttest.Listen(t)
+		r := startLine(context.Background(), s.Addr(), nil, "health")
+		conn := s.Greet()
+		conn.Reply(conn.Request(protocol.OpStats), &protocol.Stats{Items: []protocol.Stat{{Name: name, Value: 1}}})
+		require.Equal(t, cli.ExitRuntime, <-r.code)
+		require.Contains(t, r.stdout.String(), "NOT OK")
+		require.Contains(t, r.stdout.String(), want)
+		require.Equal(t, 1, strings.Count(r.stdout.String(), "problem"))
+		require.Empty(t, r.stderr.String())
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
-	"sync"
+	"time"
 
 	"github.com/millrace-mq/millrace/client"
 	"github.com/millrace-mq/millrace/cmd/millrace/cli"
@@ -24,7 +24,8 @@ var produceCommand = cli.Command{
 		"with --file each file is. The topic is created where the broker's auto_create allows.\n" +
 		"Messages that are given as arguments or files are sent one by one and printed with address, size, level reached and time: " +
 		"hello/0@0  5 B  durable  0.6 ms. Lines of standard input, and repetitions with --count, are sent in batches, with a summary on stderr " +
-		"(with -o json as an object on stdout). It stops at the first message that is not acknowledged.\n" +
+		"(with -o json as an object on stdout). It stops at the first message that is not acknowledged, and says " +
+		"where, how many were acknowledged, and which errors there were.\n" +
 		"Messages with equal keys go to the same partition, and stay in order.",
 	Setup: func(fs *flag.FlagSet) cli.RunFunc {
 		o := produceOptions{level: levelFlag(protocol.LevelTopic)}
@@ -130,39 +131,39 @@ func produce(ctx context.Context, c *cli.Call, o *produceOptions) error {
 	if o.count == 0 {
 		return cli.Usagef("produce: --count 0: nothing to send")
 	}
-	values, err := o.read(messages)
+	values, names, err := o.read(messages)
 	if err != nil {
 		return err
 	}
 	opts := []client.ProducerOption{client.Durable(protocol.Level(o.level)), client.DeliveryTimeout(c.Patience())}
-	return withClient(ctx, c, func(cl *client.Client) error {
+	return withLink(ctx, c, func(cl *client.Client, l *link) error {
 		p, err := cl.NewProducer(opts...)
 		if err != nil {
 			return err
 		}
 		if lines || o.count > 1 {
-			s := stream{c: c, o: o, producer: p}
+			s := stream{c: c, o: o, client: cl, producer: p, link: l}
 			return s.run(ctx, values, lines)
 		}
-		err = o.sendEach(ctx, c, p, values)
+		e := eachSender{c: c, o: o, client: cl, producer: p, link: l}
+		err = e.send(ctx, values, names)
 		return errors.Join(err, p.Close(ctx))
 	})
 }
 
-// read returns the messages of arguments and files.
-func (o *produceOptions) read(arguments []string) ([][]byte, error) {
-	var values [][]byte
-	for _, a := range arguments {
-		values = append(values, []byte(a))
+// read returns the messages of arguments and files, and what to call each.
+func (o *produceOptions) read(arguments []string) (values [][]byte, names []string, err error) {
+	for n, a := range arguments {
+		values, names = append(values, []byte(a)), append(names, fmt.Sprintf("message %d", n+1))
 	}
 	for _, name := range o.files {
 		b, err := readMessageFile(name)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		values = append(values, b)
+		values, names = append(values, b), append(names, name)
 	}
-	return values, nil
+	return values, names, nil
 }
 
 // readMessageFile reads a file that is one message.
@@ -175,6 +176,9 @@ func readMessageFile(name string) (b []byte, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	if info, err := f.Stat(); err != nil || info.IsDir() {
+		return nil, errors.Join(err, cli.WithCode(cli.ExitNotFound, fmt.Errorf("%s is a directory; --file takes a file", name)))
+	}
 	b, err = io.ReadAll(io.LimitReader(f, protocol.MaxMessageBytes+1))
 	if err == nil && len(b) > protocol.MaxMessageBytes {
 		err = fmt.Errorf("%s: %w", name, &protocol.Error{Code: protocol.TooLarge, Detail: "message", Actual: uint64(len(b)),
@@ -210,138 +214,61 @@ type sentFacts struct {
 	MS        float64 `json:"ms"`
 }
 
-// sendEach sends messages one by one and prints each.
-func (o *produceOptions) sendEach(ctx context.Context, c *cli.Call, p *client.Producer, values [][]byte) error {
-	for _, value := range values {
-		began := c.Now()
-		ack, err := p.Send(ctx, o.message(c.Args[0], value))
-		if err != nil {
-			return err
-		}
-		took := c.Now().Sub(began)
-		facts := sentFacts{Topic: ack.Topic, Partition: ack.Partition, Bytes: len(value), Level: ack.Level.String(), MS: float64(took.Microseconds()) / 1000}
-		place := fmt.Sprintf("%s/%d", ack.Topic, ack.Partition)
-		if ack.Offset != client.NoOffset {
-			facts.Offset = &ack.Offset
-			place += fmt.Sprintf("@%d", ack.Offset)
-		}
-		if err := c.Object(facts, func(w io.Writer) {
-			fmt.Fprintf(w, "%s  %s  %s  %.1f ms\n", place, cli.HumanSize(int64(facts.Bytes)), facts.Level, facts.MS)
-		}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// stream sends many messages without waiting for each.
-type stream struct {
+// eachSender sends messages one by one and prints each.
+type eachSender struct {
 	c        *cli.Call
 	o        *produceOptions
+	client   *client.Client
 	producer *client.Producer
-	progress *cli.Progress
-
-	mu     sync.Mutex // callbacks come on the producer's goroutine
-	acked  int64      // guarded by mu, and so are the others
-	bytes  int64
-	failed int64
-	first  error // of the first that failed
+	link     *link
+	rows     *cli.RowPrinter // for CSV, which has one head
 }
 
-// streamFacts is the result of a stream.
-type streamFacts struct {
-	Records int64   `json:"records"` // acknowledged
-	Failed  int64   `json:"failed"`
-	Bytes   int64   `json:"bytes"` // of acknowledged values
-	Seconds float64 `json:"seconds"`
-	Rate    float64 `json:"rate"` // records a second
-}
-
-// run sends values, or lines of standard input, and waits for the last answer.
-func (s *stream) run(ctx context.Context, values [][]byte, lines bool) error {
-	began := s.c.Now()
-	total := int64(len(values)) * s.o.count
-	s.progress = s.c.StartProgress("produce", "records", total)
-	defer s.progress.Finish()
-	var err error
-	if lines {
-		err = eachLine(s.c.Input(ctx), func(line []byte) error { return s.send(ctx, line) })
-	} else {
-		for i := 0; i < len(values) && err == nil; i++ {
-			err = s.send(ctx, values[i])
-		}
+// send sends messages, and says of one that fails which it was.
+func (e *eachSender) send(ctx context.Context, values [][]byte, names []string) error {
+	if e.c.Output == cli.OutputCSV {
+		e.rows = e.c.Rows("topic", "partition", "offset", "bytes", "level", "ms")
 	}
-	end, cancel := s.c.Deadline(context.WithoutCancel(ctx)) // what was given is seen through
-	defer cancel()
-	cerr := s.producer.Close(end)
-	s.progress.Finish()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	facts := streamFacts{Records: s.acked, Failed: s.failed, Bytes: s.bytes, Seconds: s.c.Now().Sub(began).Seconds()}
-	if facts.Seconds > 0 {
-		facts.Rate = float64(s.acked) / facts.Seconds
-	}
-	if perr := s.report(facts); perr != nil {
-		return perr
-	}
-	switch {
-	case s.first != nil:
-		return fmt.Errorf("%s not acknowledged: %w", cli.Plural(int(s.failed), "message"), s.first)
-	case ctx.Err() != nil:
-		return fmt.Errorf("interrupted after %s", cli.Plural(int(s.acked), "message"))
-	}
-	return errors.Join(err, cerr)
-}
-
-// report prints the result: for people on stderr, so that stdout stays empty.
-func (s *stream) report(facts streamFacts) error {
-	if s.c.Output == cli.OutputJSON || s.c.Output == cli.OutputCSV {
-		return s.c.Object(facts, nil)
-	}
-	s.c.Notice("%s acknowledged, %d failed, %s, %s, %s/s", cli.Plural(int(facts.Records), "record"), facts.Failed,
-		cli.HumanSize(facts.Bytes), cli.HumanSeconds(facts.Seconds), cli.HumanCount(facts.Rate))
-	return nil
-}
-
-// send gives a message to the producer as often as --count says, which waits
-// while its buffer is full.
-//
-// Errors: also that an earlier message failed.
-func (s *stream) send(ctx context.Context, value []byte) error {
-	m := s.o.message(s.c.Args[0], value)
-	size := int64(len(m.Value))
-	done := func(_ client.Ack, err error) { s.settled(size, err) }
-	for range s.o.count {
-		if err := errors.Join(ctx.Err(), s.failure()); err != nil {
+	for n, value := range values {
+		began := e.c.Now()
+		ack, err := e.producer.Send(ctx, e.o.message(e.c.Args[0], value))
+		if err != nil {
+			err = withRefusal(advise(ctx, e.c, e.client, e.c.Args[0], err), e.link)
+			if len(values) > 1 {
+				err = fmt.Errorf("stopped at %s, %d of %d were acknowledged: %w", names[n], n, len(values), err)
+			}
 			return err
 		}
-		if err := s.producer.Async(m, done); err != nil {
-			s.settled(size, err)
+		e.link.accepted()
+		if err := e.print(ack, len(value), e.c.Now().Sub(began)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// settled is told what became of a message.
-func (s *stream) settled(size int64, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err != nil {
-		s.failed++
-		if s.first == nil {
-			s.first = err
-		}
-		return
+// print shows one message that was acknowledged.
+func (e *eachSender) print(ack client.Ack, size int, took time.Duration) error {
+	facts := sentFacts{Topic: ack.Topic, Partition: ack.Partition, Bytes: size, Level: ack.Level.String(), MS: float64(took.Microseconds()) / 1000}
+	place := fmt.Sprintf("%s/%d", ack.Topic, ack.Partition)
+	offset := any(nil)
+	if ack.Offset != client.NoOffset {
+		facts.Offset, offset = &ack.Offset, ack.Offset
+		place += fmt.Sprintf("@%d", ack.Offset)
 	}
-	s.acked++
-	s.bytes += size
-	s.progress.Add(1)
+	if e.rows != nil {
+		e.rows.Add(facts.Topic, facts.Partition, offset, facts.Bytes, facts.Level, facts.MS)
+		return e.rows.Flush()
+	}
+	return e.c.Object(facts, func(w io.Writer) {
+		fmt.Fprintf(w, "%s  %s  %s  %.1f ms\n", place, cli.HumanSize(int64(facts.Bytes)), facts.Level, facts.MS)
+	})
 }
 
-// failure is the error of the first message that failed.
-func (s *stream) failure() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.first
+// withRefusal adds to an error since when the broker has refused messages.
+func withRefusal(err error, l *link) error {
+	if since := l.refusedSince(); since != "" {
+		return fmt.Errorf("%w (%s)", err, since)
+	}
+	return err
 }
