@@ -18,7 +18,7 @@ var dumpCommand = cli.Command{
 		"Nothing is written and no lock is taken, so it may be used beside a running broker; the end of a log that grows may then look torn.\n" +
 		"A log is shown frame by frame: position in the file, first offset, index, term, records, bytes, time, kind, and whether its check holds. " +
 		"After damage the next frame that can follow is looked for. An entry of an index is compared with the frame that it points at.\n" +
-		"Exit code 6 when something does not hold.",
+		"Exit code 6 when something does not hold, 3 when a log ends before --at.",
 	Setup: func(fs *flag.FlagSet) cli.RunFunc {
 		var o inspect.Options
 		fs.BoolVar(&o.Records, "records", false, "show keys, values and headers; of control records what they say")

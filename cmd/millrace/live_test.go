@@ -269,6 +269,13 @@ func TestTopicsAreCreatedShownChangedAndRemoved(t *testing.T) {
 	must(t, b, "", "topics", "create", "orders", "-p", "3", "--if-missing")
 	require.Equal(t, cli.ExitRuntime, talk(b, "", "topics", "create", "orders", "-p", "4", "--if-missing").code)
 	require.Contains(t, must(t, b, "", "topics", "create", "new", "-p", "2", "--dry-run"), "partitions")
+	require.Equal(t, cli.ExitNotFound, talk(b, "", "topics", "show", "new").code)
+	for _, line := range []string{"topics create orders", "topics create orders -p 4 --if-missing", "topics set orders partitions=1", "topics set none partitions=2",
+		"topics set orders partitions=5000", "topics create orders -p 3 --if-missing", "topics create a/b", "topics create x segment_bytes=1"} {
+		done, dry := talk(b, "", strings.Fields(line)...), talk(b, "", append(strings.Fields(line), "--dry-run")...)
+		require.Equal(t, done.code, dry.code, "%s: %s", line, dry.stderr)
+		require.Equal(t, done.stderr, dry.stderr, line)
+	}
 
 	must(t, b, "", "produce", "orders", "-k", "x", "hello")
 	var facts topicFacts
@@ -440,6 +447,17 @@ func TestDumpAndVerifyReadWhatABrokerWrote(t *testing.T) {
 	}
 }
 
+func TestDumpSaysThatAnOffsetIsBeyondTheEnd(t *testing.T) {
+	b := brokertest.Start(t)
+	must(t, b, "a\nb\nc\n", "produce", "t", "-", "-q")
+	files, err := filepath.Glob(filepath.Join(b.Dir(), "topics", "t.*", "0", "*.wal"))
+	require.NoError(t, err)
+	got := runLine(commands, nil, "dump", files[0], "--at", "3")
+	require.Equal(t, cli.ExitNotFound, got.code)
+	require.Contains(t, got.stderr, "offset 3 is beyond the end, its last one is 2")
+	require.Equal(t, cli.ExitOK, runLine(commands, nil, "dump", files[0], "--at", "2").code)
+}
+
 func TestVerifyFindsEveryFlippedByte(t *testing.T) {
 	b := brokertest.Start(t)
 	for range 3 { // three frames
@@ -471,7 +489,7 @@ func TestVerifyFindsEveryFlippedByte(t *testing.T) {
 	require.NoError(t, os.WriteFile(topic, sealed, 0o600))
 	got := runLine(commands, nil, "verify", b.Dir())
 	require.Equal(t, cli.ExitDamage, got.code)
-	require.Contains(t, got.stdout, "/TOPIC at 0")
+	require.Regexp(t, `(?m)^DAMAGE  .*/TOPIC: `, got.stdout)
 	require.Equal(t, cli.ExitDamage, runLine(commands, nil, "dump", topic).code)
 }
 

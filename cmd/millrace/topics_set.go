@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -17,11 +18,12 @@ var topicsCreateCommand = cli.Command{
 	MinArgs: 1, MaxArgs: -1,
 	Summary: "Create a topic",
 	Help: "Settings are given as --NAME VALUE, --set NAME=VALUE or NAME=VALUE: millrace topics create orders -p 12 --retention 7d segment_bytes=64MiB. " +
-		"What is not named takes the broker's default. Prints the topic as topics show does.",
+		"What is not named takes the broker's default. Prints the topic as topics show does. --dry-run asks the broker whether the name is free " +
+		"and ends as the real run would.",
 	Setup: func(fs *flag.FlagSet) cli.RunFunc {
 		settings := settingFlags(fs)
 		missing := fs.Bool("if-missing", false, "no error when the topic exists with the settings that are named")
-		dry := fs.Bool("dry-run", false, "check the name and the settings, and do nothing")
+		dry := fs.Bool("dry-run", false, "make every check that needs no change, and do nothing")
 		return func(ctx context.Context, c *cli.Call) error {
 			name := c.Args[0]
 			if err := settings.arguments("topics create", c.Args[1:]); err != nil {
@@ -30,10 +32,10 @@ var topicsCreateCommand = cli.Command{
 			if err := protocol.ValidClientTopic(name); err != nil {
 				return cli.WithCode(cli.ExitUsage, err)
 			}
-			if *dry {
-				return printChanges(c, changesOf(nil, settings.list))
-			}
 			return withClient(ctx, c, func(cl *client.Client) error {
+				if *dry {
+					return tryCreate(ctx, c, cl, settings.list, *missing)
+				}
 				info, err := cl.CreateTopic(ctx, name, settings.list, *missing)
 				if err != nil {
 					return err
@@ -82,6 +84,9 @@ func alterTopic(ctx context.Context, c *cli.Call, cl *client.Client, settings pr
 		return err
 	}
 	if dry {
+		if err := checkAlter(c.Args[0], before.Settings, settings); err != nil {
+			return err
+		}
 		return printChanges(c, changesOf(before.Settings, settings))
 	}
 	after, err := cl.AlterTopic(ctx, c.Args[0], settings)
@@ -96,6 +101,40 @@ func alterTopic(ctx context.Context, c *cli.Call, cl *client.Client, settings pr
 		now = append(now, s)
 	}
 	return printChanges(c, changesOf(before.Settings, now))
+}
+
+// tryCreate makes the checks of a creation: the errors are those of the real one.
+func tryCreate(ctx context.Context, c *cli.Call, cl *client.Client, settings protocol.TopicSettings, ifMissing bool) error {
+	name := c.Args[0]
+	info, err := cl.DescribeTopic(ctx, name)
+	switch {
+	case errors.Is(err, protocol.UnknownTopic):
+		return printChanges(c, changesOf(nil, settings))
+	case err != nil:
+		return err
+	case !ifMissing:
+		return &protocol.Error{Code: protocol.Exists, Detail: "topic " + name + ": topic exists"}
+	}
+	for _, s := range settings {
+		if v, ok := info.Settings.Get(s.ID); ok && v != s.Value {
+			spec := s.ID.Spec()
+			return fmt.Errorf("%w: %s has %s = %s, asked for %s", client.ErrTopicDiffers, name, spec.Name, settingText(spec, v), settingText(spec, s.Value))
+		}
+	}
+	return printTopic(c, info)
+}
+
+// checkAlter makes the checks of a change that the broker would make.
+func checkAlter(name string, have, asked protocol.TopicSettings) error {
+	if err := protocol.ValidClientTopic(name); err != nil {
+		return err
+	}
+	was, _ := have.Get(protocol.SettingPartitions)
+	if n, ok := asked.Get(protocol.SettingPartitions); ok && n < was {
+		return &protocol.Error{Code: protocol.BadRequest, Detail: fmt.Sprintf("topic %s: partitions can be raised, not lowered: %d to %d", name, was, n),
+			Hint: "delete the topic and create it again to have fewer"}
+	}
+	return asked.Check()
 }
 
 // change is a setting before and after.

@@ -142,7 +142,8 @@ func TestDumpBeginsAndEndsWhereItIsTold(t *testing.T) {
 	rows = dumpRows(t, cli.ExitOK, name, Options{At: 3})
 	require.Equal(t, uint64(3), *rows[0].Offset)
 	require.Len(t, rows, 3)
-	require.Empty(t, dumpRows(t, cli.ExitOK, name, Options{At: 700}))
+	require.Empty(t, dumpRows(t, cli.ExitNotFound, name, Options{At: 700}))
+	require.Contains(t, runDump(cli.OutputText, name, Options{At: 7}).stderr, "offset 7 is beyond the end, its last one is 6")
 }
 
 func TestDumpExplainsTheBytesOfAFrame(t *testing.T) {

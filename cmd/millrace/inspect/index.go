@@ -105,11 +105,18 @@ func dumpIndex(ctx context.Context, c *cli.Call, f *os.File, size int64, o Optio
 	if err := errors.Join(out.Flush(), ctx.Err()); err != nil {
 		return err
 	}
-	c.Notice("segment %d from offset %d, index %d; version %d; %d entries shown", h.segment, h.base, h.first, h.version, shown)
+	c.Notice("segment %d from offset %d, index %d; version %d; %s shown", h.segment, h.base, h.first, h.version, entries(shown))
 	if bad > 0 {
-		return cli.WithCode(cli.ExitDamage, fmt.Errorf("%s: %d entries do not agree with the log; a start rebuilds the index", f.Name(), bad))
+		return cli.WithCode(cli.ExitDamage, fmt.Errorf("%s: %s not as the log has it; a start rebuilds the index", f.Name(), entries(int64(bad))))
 	}
 	return nil
+}
+
+func entries(n int64) string {
+	if n == 1 {
+		return "1 entry"
+	}
+	return fmt.Sprintf("%d entries", n)
 }
 
 func flagsText(flags uint32) string {

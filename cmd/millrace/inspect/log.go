@@ -28,8 +28,16 @@ func dumpLog(ctx context.Context, c *cli.Call, f *os.File, size int64, o Options
 	out := newFramePrinter(c, o)
 	k := newWalk(f, size)
 	if o.At > 0 {
-		if err := k.skipTo(o.At); err != nil {
+		end, err := k.skipTo(o.At)
+		if err != nil {
 			return err
+		}
+		if end {
+			last := "it has no frame"
+			if k.end > 0 {
+				last = fmt.Sprintf("its last one is %d", k.end-1)
+			}
+			return cli.WithCode(cli.ExitNotFound, fmt.Errorf("%s: offset %d is beyond the end, %s", f.Name(), o.At, last))
 		}
 	}
 	var sum logTotals
@@ -91,7 +99,11 @@ func (t logTotals) String() string {
 }
 
 func (t *logTotals) damage() string {
-	return fmt.Sprintf("%d damaged stretches with frames behind them, %d frames out of order", t.damaged, t.ordered)
+	stretches := fmt.Sprintf("%d damaged stretches with frames behind them", t.damaged)
+	if t.damaged == 1 {
+		stretches = "1 damaged stretch with frames behind it"
+	}
+	return stretches + ", " + cli.Plural(int(t.ordered), "frame") + " out of order"
 }
 
 // framePrinter prints stretches: lines as they come, or rows for programs.

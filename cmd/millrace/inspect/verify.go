@@ -182,7 +182,14 @@ func (f Report) Print(w io.Writer) {
 		fmt.Fprintf(w, "note    %s\n", cli.Printable(note))
 	}
 	for _, d := range f.Damage {
-		fmt.Fprintf(w, "DAMAGE  %s at %d, offsets [%d, %d): %s\n", cli.Printable(d.File), d.Pos, d.From, d.To, cli.Printable(d.Kind))
+		place := ""
+		if path.Ext(d.File) == logSuffix { // other files have no offsets
+			place = fmt.Sprintf(" at %d, offsets [%d, %d)", d.Pos, d.From, d.To)
+			if d.To <= d.From {
+				place = fmt.Sprintf(" at %d, from offset %d on", d.Pos, d.From)
+			}
+		}
+		fmt.Fprintf(w, "DAMAGE  %s%s: %s\n", cli.Printable(d.File), place, cli.Printable(d.Kind))
 	}
 	verdict := "ok"
 	if !f.OK {

@@ -108,23 +108,39 @@ func (k *walk) take(f protocol.Frame) {
 	k.last = append(short, f[len(f)-protocol.TailSize:]...)
 }
 
-// skipTo moves to the frame that holds offset, hopping over headers without a check.
-func (k *walk) skipTo(offset uint64) error {
+// skipTo moves to the frame that holds offset, hopping over headers without a
+// check. beyond tells that the log has whole frames only, or zeros behind them,
+// and that all of them end before the offset.
+func (k *walk) skipTo(offset uint64) (beyond bool, err error) {
+	k.end = 0
 	for k.pos < k.w.size {
 		b, err := k.w.bytes(k.pos, protocol.HeaderSize)
 		if err != nil {
-			return err
+			return false, err
 		}
 		n, err := protocol.SizeStored(b, protocol.MaxDataFrame)
 		if err != nil || n == 0 || k.pos+int64(n) > k.w.size {
-			return nil // the walk says what is here
+			return k.blank() // else the walk says what is here
 		}
-		if _, end := protocol.Frame(b).Span(); end > offset {
-			return nil
+		_, end := protocol.Frame(b).Span()
+		if end > offset {
+			return false, nil
 		}
-		k.pos += int64(n)
+		k.pos, k.end = k.pos+int64(n), end
 	}
-	return nil
+	return true, nil
+}
+
+// blank tells whether nothing but zeros is left.
+func (k *walk) blank() (bool, error) {
+	for at := k.pos; at < k.w.size; {
+		b, err := k.w.rest(at)
+		if err != nil || len(b) == 0 || len(bytes.TrimLeft(b, "\x00")) > 0 {
+			return false, err
+		}
+		at += int64(len(b))
+	}
+	return true, nil
 }
 
 // frameAt returns the frame at pos, or why there is none.
