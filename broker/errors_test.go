@@ -23,7 +23,7 @@ func TestEverySentinelHasAWireCode(t *testing.T) {
 		"broker.ErrFewerPartitions": ErrFewerPartitions, "broker.ErrDamagedTopic": ErrDamagedTopic,
 		"broker.ErrUnavailable": ErrUnavailable, "broker.ErrCommitBeyondEnd": ErrCommitBeyondEnd,
 		"storage.ErrClosed": storage.ErrClosed, "storage.ErrFailed": storage.ErrFailed, "storage.ErrNoSpace": storage.ErrNoSpace,
-		"storage.ErrReadOnly": storage.ErrReadOnly, "storage.ErrNewer": storage.ErrNewer,
+		"storage.ErrRefused": storage.ErrRefused, "storage.ErrReadOnly": storage.ErrReadOnly, "storage.ErrNewer": storage.ErrNewer,
 	}
 	for pkg, path := range map[string]string{"broker": "errors.go", "storage": "../storage/errors.go"} {
 		f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)

@@ -43,6 +43,8 @@ func advise(ctx context.Context, c *cli.Call, cl *client.Client, topic string, e
 			text += fmt.Sprintf("; raise it with: millrace topics set %s max_message_bytes=%s", topic, config.FormatSize(roundedUp(wire.Actual)))
 		}
 		return &advised{text, wire}
+	case wire.Code == protocol.UnknownPartition && wire.Detail != "":
+		return &advised{fmt.Sprintf("UNKNOWN_PARTITION: %s; millrace topics show %s lists them", wire.Detail, topic), wire}
 	case wire.Code == protocol.OffsetOutOfRange && wire.Detail != "":
 		return &advised{fmt.Sprintf("OFFSET_OUT_OF_RANGE: %s [%d, %d)", wire.Detail, wire.From, wire.To), wire}
 	}

@@ -132,7 +132,9 @@ func TestProduceEndsAtTheFirstRefusal(t *testing.T) {
 
 	got = talk(b, "", "produce", "t", "a", "--partition", "7")
 	require.Equal(t, cli.ExitNotFound, got.code)
-	require.Contains(t, got.stderr, "UNKNOWN_PARTITION")
+	require.Contains(t, got.stderr, "UNKNOWN_PARTITION: topic t, partition 7: ")
+	require.Equal(t, 1, strings.Count(got.stderr, "partition 7"))
+	require.Contains(t, got.stderr, "millrace topics show t lists them")
 }
 
 func TestInterruptedProducerSeesThroughWhatItHasTaken(t *testing.T) {
