@@ -22,15 +22,27 @@ const (
 	copyBuffer  = 16 << 10 // bytes; a short run with its header
 )
 
-// buffers hands out memory under one budget for all connections.
-//
-// Bounds: the bytes handed out exceed limit by no more than what force gives; free buffers beyond
-// what a class keeps go to the garbage collector.
-type buffers struct {
-	limit int64 // bytes; immutable
+// outShare is the part of the budget that is for delivering, and minShare its least, bytes: two
+// windows for one that turns records into legacy frames, and some for others.
+const (
+	outShare = 8 // one in so many
+	minShare = 4 * legacyWindow
+)
 
-	used    atomic.Int64 // bytes handed out
-	waiting atomic.Int32 // connections in await
+// buffers hands out memory under one budget for all connections. A part of it is for delivering:
+// peers that read nothing never take what others write with, nor the other way round.
+//
+// Bounds: the bytes handed out exceed limit by no more than what force gives, and never exceed
+// outLimit; free buffers beyond what a class keeps go to the garbage collector.
+type buffers struct {
+	// immutable, bytes
+	limit    int64 // for reading and appending
+	outLimit int64 // for delivering
+
+	// atomic
+	used    atomic.Int64 // of limit, bytes handed out
+	out     atomic.Int64 // of outLimit, bytes handed out
+	waiting atomic.Int32 // connections in await or awaitOut
 	free    [len(classes)]freeList
 
 	mu    sync.Mutex
@@ -43,8 +55,9 @@ type freeList struct {
 	list [][]byte
 }
 
-func newBuffers(limit int64) *buffers {
-	b := &buffers{limit: limit}
+func newBuffers(budget int64) *buffers {
+	share := max(budget/outShare, minShare)
+	b := &buffers{limit: max(budget-share, budget/2), outLimit: share}
 	b.freed.L = &b.mu
 	return b
 }
@@ -77,7 +90,20 @@ func (b *buffers) take(n int) []byte {
 	return b.make(int(size))
 }
 
-// over tells whether the budget is used up.
+// takeOut is take for delivering.
+func (b *buffers) takeOut(n int) []byte {
+	size := int64(rounded(n))
+	if b.out.Add(size) > b.outLimit {
+		b.out.Add(-size)
+		return nil
+	}
+	return b.make(int(size))
+}
+
+// total is the bytes handed out for everything.
+func (b *buffers) total() uint64 { return uint64(max(0, b.used.Load()+b.out.Load())) }
+
+// over tells whether the budget for reading is used up.
 func (b *buffers) over() bool { return b.used.Load() > b.limit }
 
 // takeOrSmall is take, or a small buffer when the budget is used up: requests and short runs
@@ -114,8 +140,18 @@ func (b *buffers) make(size int) []byte {
 
 // give takes back a buffer of take or force, whole.
 func (b *buffers) give(buf []byte) {
+	b.used.Add(-int64(len(buf)))
+	b.keep(buf)
+}
+
+// giveOut takes back a buffer of takeOut, whole.
+func (b *buffers) giveOut(buf []byte) {
+	b.out.Add(-int64(len(buf)))
+	b.keep(buf)
+}
+
+func (b *buffers) keep(buf []byte) {
 	size := len(buf)
-	b.used.Add(-int64(size))
 	if i := class(size); i < len(classes) && classes[i].size == size {
 		f := &b.free[i]
 		f.mu.Lock()
@@ -139,12 +175,23 @@ func (b *buffers) wake() {
 // await waits until take(n) may succeed, over is true, or the deadline passed; it is false in
 // the last two cases. The server's watch wakes it regularly, so it needs no timer of its own.
 func (b *buffers) await(n int, deadline time.Time, over func() bool) bool {
+	return b.wait(&b.used, b.limit-int64(rounded(n)), func() bool { return over() || time.Now().After(deadline) })
+}
+
+// awaitOut waits until out leaves n bytes for delivering; it is false when over is true first.
+// Nobody keeps such bytes for longer than a write may stall.
+func (b *buffers) awaitOut(n int, over func() bool) bool {
+	return b.wait(&b.out, b.outLimit-int64(n), over)
+}
+
+// wait waits until taken is at most free, or over is true: it is false then.
+func (b *buffers) wait(taken *atomic.Int64, free int64, over func() bool) bool {
 	b.waiting.Add(1)
 	defer b.waiting.Add(-1)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for b.used.Load()+int64(rounded(n)) > b.limit {
-		if over() || time.Now().After(deadline) {
+	for taken.Load() > free {
+		if over() {
 			return false
 		}
 		b.freed.Wait()

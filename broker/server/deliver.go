@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"net"
 	"strconv"
 
 	"github.com/millrace-mq/millrace/protocol"
@@ -143,46 +144,85 @@ func (c *conn) sendRun(s *subscription, section *storage.Section, last bool) err
 }
 
 // sendSection sends head and then size bytes of the section from skip on: together from a
-// buffer when they are few, else head first and the bytes straight from the file.
+// buffer when they are few, else head first and the bytes straight from the file. While the
+// socket takes nothing no buffer is held, except where there is no file to send from.
 //
 // Ownership: the section stays the caller's. Errors: those of socket and disk; head or a part of
 // the bytes may have gone out, so the connection must not carry anything else.
 func (c *conn) sendSection(head []byte, section *storage.Section, skip, size int64) error {
 	fd, ok := section.File().Fd()
-	ok = ok && c.direct()
-	if ok && size >= copyBelow {
-		if err := c.writeMore(head); err != nil {
+	if !ok || !c.direct() {
+		return c.copySection(head, section, skip, size)
+	}
+	sent := 0
+	if size < copyBelow {
+		var err error
+		if sent, err = c.copyNow(head, section, skip, size); err != nil || sent == len(head)+int(size) {
 			return err
 		}
-		return c.sendfile(fd, section.Pos()+skip, size)
 	}
-	return c.copySection(head, section, skip, size)
+	if sent < len(head) {
+		if err := c.writeMore(head[sent:]); err != nil {
+			return err
+		}
+		sent = len(head)
+	}
+	done := int64(sent - len(head))
+	return c.sendfile(fd, section.Pos()+skip+done, size-done)
 }
 
-// copySection is sendSection through a buffer.
+// copyNow sends what the socket takes at once of head and size bytes of the section, and tells
+// how much that was: 0 also when there is no buffer. The rest can come from the file.
+func (c *conn) copyNow(head []byte, section *storage.Section, skip, size int64) (sent int, err error) {
+	buf := c.server.buffers.takeOut(copyBuffer)
+	if buf == nil {
+		return 0, nil
+	}
+	defer c.server.buffers.giveOut(buf)
+	n := copy(buf, head)
+	end := n + int(size)
+	if err := readSection(section, buf[n:end], skip); err != nil {
+		return 0, err
+	}
+	sent, err = c.writeNow(buf[:end])
+	c.server.counts.copyBytes.Add(uint64(max(0, sent-n)))
+	return sent, err
+}
+
+// copySection is sendSection where nothing can be sent from the file. It waits for a buffer.
 func (c *conn) copySection(head []byte, section *storage.Section, skip, size int64) error {
 	want := copyBuffer
 	if int64(len(head))+size > copyBuffer {
-		want = 4 * readBuffer
+		want = readBuffer
 	}
-	buf := c.server.buffers.force(want)
-	defer c.server.buffers.give(buf)
+	buf := c.server.buffers.takeOut(want)
+	for ; buf == nil; buf = c.server.buffers.takeOut(want) {
+		if !c.server.buffers.awaitOut(want, c.over) {
+			return net.ErrClosed
+		}
+	}
+	defer c.server.buffers.giveOut(buf)
 	n := copy(buf, head)
-	pos, left := section.Pos()+skip, size
 	for {
-		chunk := min(left, int64(len(buf)-n))
-		if chunk > 0 {
-			if got, err := section.File().ReadAt(buf[n:n+int(chunk)], pos); got < int(chunk) {
-				return fmt.Errorf("server: %d of %d bytes of a section at %d: %w", got, chunk, pos, err)
-			}
+		chunk := min(size, int64(len(buf)-n))
+		if err := readSection(section, buf[n:n+int(chunk)], skip); err != nil {
+			return err
 		}
 		c.server.counts.copyBytes.Add(uint64(chunk))
 		if err := c.write(buf[:n+int(chunk)]); err != nil {
 			return err
 		}
-		pos, left, n = pos+chunk, left-chunk, 0
-		if left == 0 {
+		skip, size, n = skip+chunk, size-chunk, 0
+		if size == 0 {
 			return nil
 		}
 	}
+}
+
+// readSection fills b from the section's byte pos on.
+func readSection(section *storage.Section, b []byte, pos int64) error {
+	if n, err := section.File().ReadAt(b, section.Pos()+pos); n < len(b) {
+		return fmt.Errorf("server: %d of %d bytes of a section at %d: %w", n, len(b), section.Pos()+pos, err)
+	}
+	return nil
 }

@@ -29,25 +29,3 @@ func TestEveryOpcodeIsServedOrRefused(t *testing.T) {
 		require.NotNil(t, op.Spec(), "a handler without a row")
 	}
 }
-
-func TestBuffersComeBackAndStayWithinTheirBudget(t *testing.T) {
-	b := newBuffers(1 << 20)
-	var all [][]byte
-	for buf := b.take(64 << 10); buf != nil; buf = b.take(64 << 10) {
-		all = append(all, buf)
-	}
-	require.Len(t, all, 16)
-	require.Nil(t, b.take(1))
-	require.Len(t, b.takeOrSmall(64<<10), smallBuffer)
-	require.Equal(t, int64(1<<20+smallBuffer), b.used.Load())
-	b.give(make([]byte, smallBuffer))
-	for _, buf := range all {
-		b.give(buf)
-	}
-	require.Zero(t, b.used.Load())
-	require.Same(t, &all[15][0], &b.take(64 << 10)[0], "free buffers are used again")
-	require.Nil(t, b.take(2<<20), "larger than the whole budget")
-	for n, size := range map[int]int{1: 4 << 10, 4097: 16 << 10, 1 << 20: 1 << 20, 5 << 20: 5 << 20} {
-		require.Equal(t, size, rounded(n))
-	}
-}

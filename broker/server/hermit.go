@@ -81,6 +81,7 @@ func (c *conn) legacyHello() (protocol.LegacyHello, error) {
 type legacyProducer struct {
 	handle
 	wrapped []byte   // opaque DATA frames of this read; memory of the pool
+	turn    bool     // it holds the server's wrapTurn
 	counts  []uint32 // recordCount of each
 	one     [1]storage.Entry
 }
@@ -123,7 +124,7 @@ func (l *legacyProducer) take() error {
 		if len(l.wrapped)+n+legacyOverhead > cap(l.wrapped) {
 			l.append()
 			l.drop()
-			l.wrapped = l.conn.server.buffers.force(len(b) + smallBuffer)[:0]
+			l.hold(len(b) + smallBuffer)
 		}
 		h := protocol.HeaderOf(b)
 		body := protocol.HeaderSize + int(h.KeySize())
@@ -173,11 +174,29 @@ func (l *legacyProducer) append() {
 	}
 }
 
+// hold takes a wrapping buffer of n bytes. When the budget is used up, by frames that may all
+// wait to be wrapped, one producer after the other goes beyond it.
+func (l *legacyProducer) hold(n int) {
+	s := l.conn.server
+	buf := s.buffers.take(n)
+	if buf == nil {
+		s.wrapTurn.Lock()
+		l.turn = true
+		buf = s.buffers.force(n)
+	}
+	l.wrapped = buf[:0]
+}
+
 // drop gives the wrapping buffer back.
 func (l *legacyProducer) drop() {
+	s := l.conn.server
 	if cap(l.wrapped) > 0 {
-		l.conn.server.buffers.give(l.wrapped[:cap(l.wrapped)])
+		s.buffers.give(l.wrapped[:cap(l.wrapped)])
 		l.wrapped = nil
+	}
+	if l.turn {
+		l.turn = false
+		s.wrapTurn.Unlock()
 	}
 }
 
@@ -218,7 +237,7 @@ func (c *conn) legacyConsume(p *broker.Partition, group string) error {
 	if err != nil {
 		return err
 	}
-	s := &subscription{conn: c, part: p, stop: protocol.NoStop, cursor: cursor, credit: math.MaxInt64, legacy: &legacyConsumer{from: from}}
+	s := &subscription{conn: c, part: p, stop: protocol.NoStop, cursor: cursor, credit: math.MaxInt64, legacy: newLegacyConsumer(c, from)}
 	s.waiter.Wake = s.wake
 	s.start(0)
 	c.kick()

@@ -60,7 +60,7 @@ func (c *conn) park() {
 func (c *conn) fill() error {
 	for !c.room() {
 		if !c.server.buffers.await(c.larger(), time.Now().Add(starveTime), c.over) {
-			return &protocol.Error{Code: protocol.Throttled, Detail: "no memory for reading", Actual: uint64(c.server.buffers.used.Load()),
+			return &protocol.Error{Code: protocol.Throttled, Detail: "no memory for reading (a part of the budget is for delivering)", Actual: uint64(c.server.buffers.used.Load()),
 				Limit: uint64(c.server.buffers.limit), Setting: "limits.inflight_bytes"}
 		}
 	}

@@ -82,6 +82,7 @@ type Server struct {
 	tick     atomic.Int64 // ns since start, as of the last look of the watch; never 0
 	draining atomic.Bool  // no new runs
 	hurry    chan struct{}
+	wrapTurn sync.Mutex // held by the legacy producer that wraps beyond the budget, until it appended
 
 	mu        sync.Mutex
 	conns     map[uint64]*conn

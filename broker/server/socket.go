@@ -21,7 +21,8 @@ type socket struct {
 
 	// owned by the owner of the write side
 	moreFunc func(fd uintptr) bool
-	more     []byte // what is left of a header
+	nowFunc  func(fd uintptr) bool
+	more     []byte // what is left of a header, or of what is written at once
 	fileFunc func(fd uintptr) bool
 	file     int // descriptor of the file
 	filePos  int64

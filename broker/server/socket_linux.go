@@ -25,7 +25,24 @@ func (c *conn) initSocket(nc net.Conn) {
 	if peer, ok := tcp.RemoteAddr().(*net.TCPAddr); ok && peer.IP.IsLoopback() {
 		c.calmCongestion()
 	}
-	s.readFunc, s.moreFunc, s.fileFunc = c.tryRead, c.tryMore, c.trySendfile
+	c.boundBacklog()
+	s.readFunc, s.moreFunc, s.nowFunc, s.fileFunc = c.tryRead, c.tryMore, c.tryNow, c.trySendfile
+}
+
+// backlog is how many bytes that cannot be sent yet the kernel takes for one connection.
+const backlog = 256 << 10
+
+// boundBacklog keeps what the kernel holds for a peer that reads nothing small. Its own bound is
+// 4 MiB for each, so that some hundred such peers use up the memory for all connections, and
+// nobody is answered any more. What is on its way is not bounded by it.
+func (c *conn) boundBacklog() {
+	var failed error
+	err := c.sock.raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, backlog)
+	})
+	if err = errors.Join(err, failed); err != nil {
+		c.log().Debug("backlog stays the kernel's", "error", err)
+	}
 }
 
 // calmCongestion takes the plainest congestion control for a peer on this machine. Hosts whose
@@ -116,6 +133,60 @@ func (c *conn) tryMore(fd uintptr) bool {
 		}
 	}
 	return true
+}
+
+// writeNow writes what the socket takes of b without waiting, and tells how much that was.
+func (c *conn) writeNow(b []byte) (int, error) {
+	s := &c.sock
+	s.more, s.writeErr = b, nil
+	err := s.raw.Write(s.nowFunc)
+	n := len(b) - len(s.more)
+	s.more = nil
+	if err == nil {
+		err = s.writeErr
+	}
+	return n, err
+}
+
+func (c *conn) tryNow(fd uintptr) bool {
+	n, err := c.writeFd(fd, c.sock.more)
+	c.sock.more, c.sock.writeErr = c.sock.more[n:], err
+	return true
+}
+
+// writeFd writes what the socket takes of b at once.
+func (c *conn) writeFd(fd uintptr, b []byte) (n int, err error) {
+	for n < len(b) && err == nil {
+		var m int
+		if m, err = unix.Write(int(fd), b[n:]); m > 0 {
+			n += m
+			now := c.server.tick.Load()
+			c.taken.Store(now)
+			if c.stalled.Load() != 0 {
+				c.stalled.Store(now)
+			}
+		}
+		if err == unix.EINTR {
+			err = nil
+		}
+	}
+	c.server.counts.bytesOut.Add(uint64(n))
+	if err == unix.EAGAIN {
+		err = nil
+	}
+	return n, err
+}
+
+// whenWritable calls f when the socket takes bytes, again and again until f is true.
+func (c *conn) whenWritable(f func(fd uintptr) bool) error {
+	if c.sock.raw == nil {
+		f(0)
+		return nil
+	}
+	c.stalled.Store(c.server.tick.Load())
+	err := c.sock.raw.Write(f)
+	c.stalled.Store(0)
+	return err
 }
 
 // sendfile sends size bytes of the file from pos on, all of them or an error.

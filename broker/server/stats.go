@@ -43,7 +43,7 @@ func (s *Server) Stats() []protocol.Stat {
 		protocol.Stat{Name: "bytes_out", Value: c.bytesOut.Load()},
 		protocol.Stat{Name: "bytes_sendfile", Value: c.sendfileBytes.Load()},
 		protocol.Stat{Name: "bytes_copied", Value: c.copyBytes.Load()},
-		protocol.Stat{Name: "bytes_buffered", Value: uint64(max(0, s.buffers.used.Load()))},
+		protocol.Stat{Name: "bytes_buffered", Value: s.buffers.total()},
 		protocol.Stat{Name: "runs", Value: c.runs.Load()},
 		protocol.Stat{Name: "runs_refused", Value: c.refusedRuns.Load()},
 		protocol.Stat{Name: "requests", Value: c.requests.Load()},
