@@ -30,10 +30,10 @@ func (r *Report) String() string {
 	}
 	var p []string
 	if r.ScannedBytes > 0 {
-		p = append(p, fmt.Sprintf("scanned %d frames, %d bytes in %v", r.ScannedFrames, r.ScannedBytes, r.Elapsed.Round(time.Microsecond)))
+		p = append(p, fmt.Sprintf("scanned %s, %s in %v", count(r.ScannedFrames, "frame"), count(r.ScannedBytes, "byte"), r.Elapsed.Round(time.Microsecond)))
 	}
 	if r.TornBytes > 0 {
-		p = append(p, fmt.Sprintf("torn tail: cut %d bytes with %d whole frames that were never durable (kept in %s)", r.TornBytes, r.TornFrames, quarantineDir))
+		p = append(p, fmt.Sprintf("torn tail: cut %s with %s that nothing showed to be durable (kept in %s)", count(r.TornBytes, "byte"), count(r.TornFrames, "whole frame"), quarantineDir))
 	}
 	if r.LostSuffix {
 		p = append(p, fmt.Sprintf("a suffix that was never durable may be lost: epoch %d", r.Epoch))
@@ -51,4 +51,12 @@ func (r *Report) String() string {
 		return "empty"
 	}
 	return strings.Join(p, "; ")
+}
+
+// count is a number of things in words.
+func count(n int64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
