@@ -146,6 +146,24 @@ func TestSlowLegacyConsumersGetEveryByteOnce(t *testing.T) {
 	o := p.open("t", 0)
 	type message struct{ key, value string }
 	var want []message
+	at := map[uint64]int{} // offset to index in want
+	next := uint64(0)
+	add := func(list ...message) {
+		for _, m := range list {
+			at[next] = len(want)
+			want, next = append(want, m), next+1
+		}
+	}
+	compressed := func(size int) { // left out, its offsets with it
+		var f protocol.Batch
+		f.Prelude.Codec = 1
+		require.NoError(t, f.Add(nil, make([]byte, size), nil))
+		require.NoError(t, f.Add(nil, nil, nil))
+		p.write(run(protocol.LevelTopic, o.Handle, 0, f.Seal()))
+		_, refused := p.ack(o.Handle)
+		require.Nil(t, refused)
+		next += 2
+	}
 	var headers protocol.Headers
 	headers, err := headers.Append("name", bytes.Repeat([]byte("h"), 3000))
 	require.NoError(t, err)
@@ -161,7 +179,7 @@ func TestSlowLegacyConsumersGetEveryByteOnce(t *testing.T) {
 		p.write(run(protocol.LevelTopic, o.Handle, 0, f.Seal()))
 		_, refused := p.ack(o.Handle)
 		require.Nil(t, refused)
-		want = append(want, list...)
+		add(list...)
 	}
 	text := func(n int) string { return strings.Repeat(fmt.Sprintf("%05d ", len(want)), n/6+1)[:n] }
 	for round := range 3 {
@@ -181,14 +199,19 @@ func TestSlowLegacyConsumersGetEveryByteOnce(t *testing.T) {
 			_, err := h.nc.Write(legacyFrame(m.key, m.value, 1))
 			require.NoError(t, err)
 			h.ack()
-			want = append(want, m)
+			add(m)
 		}
+		compressed(100)
+		compressed(100_000)
 	}
+	require.Equal(t, 3*(400+4+2*30+5), len(want))
 	for group, from := range map[string]int{"all": 0, "g": 202} {
 		c := narrowHermit(t, b, group, "t")
 		for i := from; i < len(want); i++ {
 			offset, key, value, _ := c.frame()
-			require.Equal(t, uint64(i), offset)
+			found, known := at[offset]
+			require.True(t, known)
+			require.Equal(t, i, found, "offset %d", offset)
 			require.True(t, key == want[i].key && value == want[i].value, "message %d is altered", i)
 		}
 	}

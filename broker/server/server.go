@@ -22,7 +22,7 @@ type Options struct {
 	Log     *slog.Logger // default: discard
 
 	Connections       int   // at a time; default 10,000
-	InflightBytes     int64 // read and not yet appended, all connections; default 256 MiB
+	InflightBytes     int64 // read and not yet appended, all connections; default 256 MiB, of which an eighth is for delivering
 	ConnInflightBytes int64 // the same for one, raised to one frame where it needs it; default 8 MiB
 	Handles           int   // of one connection; default 10,000
 	Subscriptions     int   // of one connection; default 1,000
