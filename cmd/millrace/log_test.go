@@ -106,7 +106,7 @@ func TestBannerSaysWhatRecoveryFound(t *testing.T) {
 	p.awaitPorts(t, file)
 	banner := p.stderr.String()
 	require.Regexp(t, `(?m)^  data +`+dir+`, .*1 topic, 1 partition$`, banner)
-	require.Regexp(t, `(?m)^  recovery +t/0: scanned 1 frames, \d+ bytes`, banner)
+	require.Regexp(t, `(?m)^  recovery +t/0: scanned 1 frame, \d+ bytes`, banner)
 	require.Regexp(t, `(?m)^  durability durable: .*power cut$`, banner)
 	require.Regexp(t, `(?m)^  clients +`+p.ports.Client, banner)
 	require.Regexp(t, `(?m)^  limits +open files \d+, GOMAXPROCS \d+, memory limit 512 MiB$`, banner)

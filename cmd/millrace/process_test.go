@@ -349,6 +349,26 @@ func (c *heldConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// awaitStuck waits until the broker has filled every buffer between it and a client that does
+// not read: it has sent nothing more at twenty looks in a row.
+func awaitStuck(t *testing.T, addr string) {
+	t.Helper()
+	c, err := client.Open(context.Background(), addr)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	var sent uint64
+	same := 0
+	require.Eventually(t, func() bool {
+		stats, err := c.Stats(context.Background())
+		if now := stats.Get("bytes_sendfile"); err == nil && now == sent && now > 0 {
+			same++
+		} else {
+			sent, same = now, 0
+		}
+		return same >= 20
+	}, patience, look)
+}
+
 // A client that takes nothing off its connection keeps a draining broker
 // waiting; the second signal does not wait, and what was accepted is safe.
 func TestSecondSignalCutsHangingClientsOffAndSyncs(t *testing.T) {
@@ -385,6 +405,7 @@ func TestSecondSignalCutsHangingClientsOffAndSyncs(t *testing.T) {
 		}
 	}()
 	<-first
+	awaitStuck(t, p.ports.Client)
 	p.signal(t, syscall.SIGTERM)
 	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), `"stopping"`) }, patience, look)
 	require.Eventually(t, func() bool { _, err := net.Dial("tcp", p.ports.Client); return err != nil }, patience, look)
