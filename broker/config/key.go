@@ -167,7 +167,7 @@ var keys = []Key{
 		Doc:   "Client connections at the same time. One more is answered with an error and closed.",
 		field: func(c *Config) any { return &c.Limits.Connections }},
 	{Name: "limits.inflight_bytes", Kind: KindSize, Default: "256MiB", Min: mib, Max: tib, Unit: "bytes", Reloadable: true,
-		Doc:   "Bytes read from all clients and not yet appended. At the limit the broker stops reading until there is room.",
+		Doc:   "Bytes read from all clients and not yet appended; an eighth of it is for what is read from files to be delivered. At the limit the broker stops reading until there is room.",
 		field: func(c *Config) any { return &c.Limits.InflightBytes }},
 	{Name: "limits.conn_inflight_bytes", Kind: KindSize, Default: "8MiB", Min: 64 * kib, Max: tib, Unit: "bytes", Reloadable: true,
 		Doc:   "The same for one connection; raised to one frame where messages are larger.",
