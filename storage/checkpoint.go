@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"slices"
 	"strconv"
@@ -113,7 +114,7 @@ func (l *Log) Controls(from uint64, f func(protocol.Frame) error) error {
 			continue
 		}
 		if err := s.acquire(); err != nil {
-			if errors.Is(err, errGone) {
+			if errors.Is(err, errGone) || errors.Is(err, fs.ErrNotExist) { // removed, or missing and known to be
 				continue
 			}
 			return err

@@ -170,6 +170,7 @@ func TestSearchBehindDamageHashesNoMoreThanItsBudget(t *testing.T) {
 	sc := newScan(f, size, 0, 1)
 	before := sc.budget
 	require.NoError(t, sc.run())
+	require.True(t, sc.gaveUp, "the lures were looked at for %d bytes and not given up", before-sc.budget)
 	require.LessOrEqual(t, before-sc.budget, before+int64(len(lure)), "bytes hashed")
 	require.NoError(t, f.Close())
 }

@@ -58,6 +58,7 @@ type Log struct {
 	mu          sync.Mutex // the append lock: owner of the tail, the manifest and the segment list; held across disk I/O
 	active      *segment   // acquired; nil until the first append
 	manifest    manifest
+	unwritten   bool // recovery could not write the manifest
 	closed      bool
 	bufs        [][]byte
 	pending     []entry // index entries of the append under way

@@ -104,6 +104,7 @@ func (r *recovery) tolerate(err error) error {
 		return err
 	}
 	r.log.store.noteError(fmt.Errorf("storage: %s is opened without writing what was found: %w", r.log.dir, err))
+	r.log.unwritten = true
 	return nil
 }
 
@@ -157,6 +158,12 @@ func (r *recovery) damage(s *segment, d Damage) {
 	slices.SortFunc(all, func(a, b Damage) int { return int(a.Pos - b.Pos) })
 	s.damage.Store(&all)
 	r.report.Damage = append(r.report.Damage, d)
+}
+
+// forget drops what earlier lives noted of s.
+func (r *recovery) forget(s *segment) {
+	s.damage.Store(nil)
+	r.report.Damage = slices.DeleteFunc(r.report.Damage, func(d Damage) bool { return d.Segment == s.id })
 }
 
 // shortened finds what is left of a sealed segment whose file is shorter than it was.
@@ -220,6 +227,9 @@ func (r *recovery) strangers() error {
 			old = append(old, f)
 		}
 	}
+	if l.readOnly != "" { // nothing is moved: the next start must find what this one found
+		return nil
+	}
 	for _, f := range old {
 		if err := r.putAside(f.name); err != nil {
 			return err
@@ -259,13 +269,18 @@ func (r *recovery) adopt(base, id uint64) (bool, error) {
 		}
 		end := last.sealed.Load()
 		if frame == nil {
+			if last.firstIndex == end.Index+1 { // two empty ones: steps that failed left them
+				last.sealed.Store(nil)
+				return false, nil
+			}
 			s.firstIndex = end.Index + 1
 		}
 		if end.Offset != base || end.Index+1 != s.firstIndex {
 			r.readOnly("%s does not follow %s, which ends at offset %d, index %d", s.walName(), last.walName(), end.Offset, end.Index)
 			return false, nil
 		}
-	} else if frame == nil && base > 0 {
+	} else if frame == nil && size > 0 || base > 0 && frame == nil {
+		r.readOnly("%s begins with damage, and no manifest says where it belongs", s.walName())
 		return false, nil
 	}
 	list = append(list[:len(list):len(list)], s)
@@ -336,7 +351,10 @@ func (r *recovery) scanSegment(s *segment) (sc *scan, err error) {
 		return nil, err
 	}
 	sc.entries = b.frame
-	err = errors.Join(sc.run(), r.tolerate(b.close()))
+	err = sc.run()
+	if ierr := b.close(); ierr != nil { // derived: the first reader builds it, in memory if need be
+		r.log.store.noteError(ierr)
+	}
 	r.report.ScannedBytes += sc.pos
 	r.report.ScannedFrames += sc.frames
 	r.report.IndexRebuilt++
@@ -376,13 +394,14 @@ func (r *recovery) scanTail(s *segment) error {
 	if err != nil {
 		return err
 	}
+	r.forget(s) // the scan knows better
 	settled := max(sc.settled, s.firstIndex-1, r.checkpoint)
 	if c := l.manifest.Closed; c != nil && r.files[s.walName()] < c.Size {
 		settled = max(settled, c.Index)
 	}
 	keep, torn := r.judge(s, sc, settled)
-	if sc.gaveUp {
-		r.readOnly("%s has damage at %d behind which nothing could be found with reasonable effort", s.walName(), keep.pos)
+	if sc.gaveUp || torn != nil && sc.claims > torn.before.Index {
+		r.readOnly("%s has damage behind %d, and whether what follows it is of the log cannot be told", s.walName(), keep.pos)
 	}
 	if keep.Index < settled {
 		r.readOnly("frames up to index %d were settled, the log ends at index %d", settled, keep.Index)
@@ -397,6 +416,7 @@ func (r *recovery) scanTail(s *segment) error {
 		err := r.cutTail(s, sc, *torn)
 		if vfs.NoSpace(err) {
 			r.readOnly("the disk is full: %d bytes behind the last good frame cannot be put aside", r.report.TornBytes)
+			r.report.TornBytes, r.report.TornFrames = 0, 0
 			return nil
 		}
 		if err != nil {
@@ -499,7 +519,8 @@ func (r *recovery) cutTail(s *segment, sc *scan, h hole) (err error) {
 func (r *recovery) cutIndex(s *segment, pos int64) error {
 	x, err := openIndex(r.log.fs, s.idxName(), s.id, s.base, s.firstIndex, r.files[s.walName()], true)
 	if err != nil { // it could not be written; the first reader builds it
-		return ignoreMissing(r.log.fs.Remove(s.idxName()))
+		r.log.store.noteError(ignoreMissing(r.log.fs.Remove(s.idxName())))
+		return nil
 	}
 	at := -1
 	if pos > 0 {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/millrace-mq/millrace/protocol"
 	"github.com/millrace-mq/millrace/storage/vfs"
@@ -56,16 +57,19 @@ func (w *window) rest(pos int64) ([]byte, error) {
 
 // scan walks the frames of one segment with full checks.
 //
-// Where a frame should begin and none does, the rest of the file is searched for the next frame
-// whose check holds and which can follow: its index, offset, term and time do not go back, and it
-// is not further ahead than the bytes between could have held. A producer can put bytes of that
-// kind into a message, and damage to the header of that message would bring them to light. So a
-// candidate counts by what follows it: the one whose chain of frames reaches the end of the data
-// is taken, else the one with the longest chain. A chain inside a message breaks at the message's
-// own end, whose check nobody can foretell.
+// Where a frame should begin and none does, the log may go on behind a hole. When the header at
+// the bad spot still tells where its frame ends and the next frame but one in the order begins
+// there, that is it: nothing inside a message lies there. Otherwise the rest of the file is
+// searched for chains of frames whose checks hold and which can follow: index, offset, term and
+// time do not go back, and they are not further ahead than the bytes between could have held. A
+// producer can put such chains into a message, and damage to the header of that message brings
+// them to light. So of all chains up to the end of the data those are taken that agree with
+// each other in their order and have most bytes together; and only when the last of them
+// reaches the end of the data, or they are longer than any message, is it certain that they are
+// the log. Others are not taken; but when they testify that the bad spot was settled, nothing is
+// cut on the strength of that either.
 //
-// The frame that is found shows that the bad spot is a hole, and its settledLag shows up to where
-// the log was known settled; so do all frames before.
+// Frames that are taken tell by their settledLag up to where the log was known settled.
 type scan struct {
 	w      window
 	pos    int64 // of the next frame
@@ -78,6 +82,8 @@ type scan struct {
 	holes   []hole
 	budget  int64                   // bytes that may still be hashed in search of frames behind holes
 	gaveUp  bool                    // the budget ran out
+	claims  uint64                  // highest index that frames testify to of which it is not certain that they are the log
+	plan    []link                  // chains behind the holes that were found
 	entries func(entry, bool) error // told of every frame: where, and whether it is a control record
 }
 
@@ -202,15 +208,74 @@ func (s *scan) skipHole(why error) (more bool, err error) {
 	return true, s.take(f)
 }
 
-// resync searches behind pos for the frame at which the log goes on; −1 when there is none.
-// data is the position of the last byte that is not zero from pos on; −1 when all are.
-func (s *scan) resync(pos int64) (best, data int64, err error) {
-	best, data = -1, -1
-	longest := int64(0)
-	for at := pos; at < s.w.size; {
+// link is a chain of good frames behind a hole.
+type link struct {
+	at, end     int64
+	first, last mark // of its first frame, and behind its last one
+	term        [2]uint32
+	settled     uint64 // highest index that its frames testify to
+	whole       bool   // it reaches the end of the data
+}
+
+// precedes tells whether b can come behind a in one log.
+func (a *link) precedes(b *link) bool {
+	return a.last.Index < b.first.Index && a.last.Offset <= b.first.Offset && a.last.ts <= b.first.ts && a.term[1] <= b.term[0]
+}
+
+// maxLinks bounds how many chains a search keeps; a file with more is not judged.
+const maxLinks = 4096
+
+// resync finds the frame at which the log goes on behind the bad spot at pos; −1 when there is
+// none. data is the position of the last byte that is not zero from pos on; −1 when all are.
+func (s *scan) resync(pos int64) (next, data int64, err error) {
+	next, err = s.announced(pos)
+	if err != nil || next >= 0 {
+		return next, next, err
+	}
+	if len(s.plan) > 1 && s.plan[0].end == pos {
+		s.plan = s.plan[1:]
+		return s.plan[0].at, s.plan[0].end, nil
+	}
+	chains, data, err := s.search(pos)
+	if err != nil || s.gaveUp || len(chains) == 0 {
+		return -1, data, err
+	}
+	best, size := agreeing(chains)
+	if !best[len(best)-1].whole && size <= protocol.MaxDataFrame {
+		for i := range chains {
+			s.claims = max(s.claims, chains[i].settled)
+		}
+		return -1, data, nil
+	}
+	s.plan = best
+	return best[0].at, data, nil
+}
+
+// announced returns the position behind the damaged frame at pos, as its header tells it, when
+// the frame behind its successor's place in the order begins there; else −1.
+func (s *scan) announced(pos int64) (int64, error) {
+	b, err := s.w.bytes(pos, protocol.HeaderSize)
+	if err != nil {
+		return -1, err
+	}
+	n, why := protocol.SizeStored(b, protocol.MaxDataFrame)
+	if why != nil || n == 0 || pos+int64(n) >= s.w.size {
+		return -1, nil
+	}
+	f, why, err := s.frameAt(pos + int64(n))
+	if err != nil || why != nil || f.Index() != s.last.Index+2 || s.follows(f, true) != nil {
+		return -1, err
+	}
+	return pos + int64(n), nil
+}
+
+// search collects the chains behind pos.
+func (s *scan) search(pos int64) (chains []link, data int64, err error) {
+	data = -1
+	for at := pos; at < s.w.size && !s.gaveUp; {
 		b, err := s.w.rest(at)
 		if err != nil {
-			return -1, data, err
+			return nil, data, err
 		}
 		t := bytes.TrimRight(b, "\x00")
 		if len(t) == 0 {
@@ -219,67 +284,98 @@ func (s *scan) resync(pos int64) (best, data int64, err error) {
 		}
 		data = max(data, at+int64(len(t))-1)
 		i := bytes.IndexByte(b, byte(protocol.MagicData))
-		switch {
-		case i < 0:
+		if i < 0 {
 			at += int64(len(b))
-			continue
-		case at+int64(i) == pos: // that one is the bad spot
-			at = pos + 1
 			continue
 		}
 		at += int64(i)
-		end, whole, err := s.chain(at)
-		if err != nil || s.gaveUp {
-			return -1, data, err
+		l, err := s.chain(at)
+		if err != nil {
+			return nil, data, err
 		}
-		switch {
-		case end == 0:
+		if l.end == 0 || at == pos {
 			at++
-		case whole:
-			return at, max(data, end-1), nil
-		default:
-			if end-at > longest {
-				best, longest = at, end-at
-			}
-			data = max(data, end-1)
-			at = end
+			continue
 		}
+		chains = append(chains, l)
+		s.gaveUp = s.gaveUp || len(chains) > maxLinks
+		data, at = max(data, l.end-1), l.end
 	}
-	return best, data, nil
+	return chains, data, nil
 }
 
-// chain follows the frames from a candidate behind the hole on: end is where they break off, 0
-// when at is no candidate; whole tells that they reach the end of the data.
-func (s *scan) chain(at int64) (end int64, whole bool, err error) {
-	t := scan{w: window{file: s.w.file, size: s.w.size, buf: nil}, pos: at, last: s.last, term: s.term}
+// agreeing returns the chains of one order that have most bytes together.
+func agreeing(chains []link) (best []link, size int64) {
+	type way struct {
+		size int64
+		from int
+	}
+	ways := make([]way, len(chains))
+	end := 0
+	for i := range chains {
+		ways[i] = way{0, -1}
+		for k := range i {
+			if chains[k].precedes(&chains[i]) && ways[k].size > ways[i].size {
+				ways[i] = way{ways[k].size, k}
+			}
+		}
+		ways[i].size += chains[i].end - chains[i].at
+		if ways[i].size >= ways[end].size {
+			end = i
+		}
+	}
+	for i := end; i >= 0; i = ways[i].from {
+		best = append(best, chains[i])
+	}
+	slices.Reverse(best)
+	return best, ways[end].size
+}
+
+// chain follows the frames from a candidate behind a hole on; its end is 0 when at is none.
+func (s *scan) chain(at int64) (l link, err error) {
+	s.budget -= 4 << 10 // what a look costs, whatever it finds
 	ok, err := s.candidate(at)
 	if err != nil || !ok {
-		return 0, false, err
+		s.gaveUp = s.gaveUp || s.budget < 0
+		return link{}, err
 	}
-	first := true
+	t := scan{w: window{file: s.w.file, size: s.w.size}, pos: at, last: s.last, term: s.term}
 	for t.pos < t.w.size {
+		b, err := t.w.bytes(t.pos, protocol.HeaderSize)
+		if err != nil {
+			return link{}, err
+		}
+		if n, why := protocol.SizeStored(b, protocol.MaxDataFrame); why == nil {
+			s.budget -= int64(n)
+		}
+		if s.budget < 0 {
+			s.gaveUp = true
+			return link{}, nil
+		}
 		f, why, err := t.frameAt(t.pos)
 		if err != nil {
-			return 0, false, err
+			return link{}, err
 		}
-		if f != nil {
-			s.budget -= int64(len(f))
-			s.gaveUp = s.budget < 0
-			why = t.follows(f, first)
+		if why == nil {
+			why = t.follows(f, t.frames == 0)
 		}
-		if why != nil || s.gaveUp {
+		if why != nil {
 			break
 		}
-		if err := t.take(f); err != nil {
-			return 0, false, err
+		if t.frames == 0 {
+			l.at, l.term[0] = at, f.Term()
+			l.first = mark{End: End{f.Header().Offset(), f.Index()}, ts: f.Header().Timestamp()}
 		}
-		first = false
+		if err := t.take(f); err != nil {
+			return link{}, err
+		}
 	}
-	if first {
-		return 0, false, nil
+	if t.frames == 0 {
+		return link{}, nil
 	}
-	zero, err := t.w.zeros(t.pos)
-	return t.pos, zero, err
+	l.end, l.last, l.term[1], l.settled = t.pos, t.last, t.term, t.settled
+	l.whole, err = t.w.zeros(t.pos)
+	return l, err
 }
 
 // candidate tells by header and tail alone, without hashing what lies between, whether a frame

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"sort"
 	"sync"
 
@@ -86,6 +87,9 @@ func (l *Log) segmentOf(offset uint64) *segment {
 
 // seekIn finds the frame with offset in seg by its index and at most a block of headers.
 func (l *Log) seekIn(seg *segment, offset uint64, end mark) (Cursor, error) {
+	if c, ok := seg.damagedAt(offset); ok { // the file may be missing altogether
+		return c, nil
+	}
 	if err := seg.acquire(); err != nil {
 		return Cursor{}, err
 	}
@@ -97,10 +101,8 @@ func (l *Log) seekIn(seg *segment, offset uint64, end mark) (Cursor, error) {
 	if at < 0 {
 		e = entry{offset: seg.base, index: seg.firstIndex}
 	}
-	for _, d := range seg.damaged() {
-		if offset >= d.From && offset < d.To {
-			return Cursor{Offset: d.From, seg: seg, pos: d.Pos}, nil
-		}
+	if c, ok := seg.damagedAt(offset); ok { // found when the segment was opened
+		return c, nil
 	}
 	h := hopper{file: seg.file, pos: e.pos, limit: seg.limit(end), damage: seg.damaged()}
 	defer h.done()
@@ -113,6 +115,26 @@ func (l *Log) seekIn(seg *segment, offset uint64, end mark) (Cursor, error) {
 		base += uint64(h.head.RecordCount())
 	}
 	return Cursor{Offset: base, seg: seg, pos: h.pos}, h.err
+}
+
+// damagedAt returns a cursor at the damage that covers offset.
+func (s *segment) damagedAt(offset uint64) (Cursor, bool) {
+	for _, d := range s.damaged() {
+		if offset >= d.From && offset < d.To {
+			return Cursor{Offset: d.From, seg: s, pos: d.Pos}, true
+		}
+	}
+	return Cursor{}, false
+}
+
+// damageAt returns the damage that covers pos.
+func (s *segment) damageAt(pos int64) error {
+	for _, d := range s.damaged() {
+		if pos >= d.Pos && pos < d.EndPos {
+			return &CorruptError{Path: s.path(), Pos: d.Pos, From: d.From, To: d.To, Err: errors.New(d.Kind)}
+		}
+	}
+	return nil
 }
 
 // SeekTime returns the offset of the first frame that was appended at ns or later, the visible
@@ -138,7 +160,11 @@ func (l *Log) seekTime(ts uint64) (uint64, error) {
 		return end.Offset, nil
 	}
 	seg := list[i]
-	if err := seg.acquire(); err != nil {
+	err := seg.acquire()
+	if errors.Is(err, fs.ErrNotExist) {
+		return max(seg.base, l.Start()), nil
+	}
+	if err != nil {
 		return 0, err
 	}
 	defer seg.release()
@@ -223,7 +249,10 @@ func (l *Log) Next(c *Cursor, stop uint64, limit int64) (Section, error) {
 // after returns the segment behind s, nil when s is the last or in no list any more.
 func (l *Log) after(s *segment) *segment {
 	list := *l.segments.Load()
-	i := sort.Search(len(list), func(i int) bool { return list[i].firstIndex > s.firstIndex })
+	i := sort.Search(len(list), func(i int) bool { return list[i].firstIndex >= s.firstIndex })
+	for i < len(list) && (list[i] == s || list[i].firstIndex <= s.firstIndex && list[i].id <= s.id) {
+		i++
+	}
 	if i == len(list) {
 		return nil
 	}
@@ -233,7 +262,14 @@ func (l *Log) after(s *segment) *segment {
 // cut makes the section at c, in a segment that is readable up to here.
 func (l *Log) cut(c *Cursor, end mark, here int64, stop uint64, limit int64) (Section, error) {
 	seg := c.seg
+	if err := seg.damageAt(c.pos); err != nil {
+		return Section{}, err
+	}
 	if err := seg.acquire(); err != nil {
+		return Section{}, err
+	}
+	if err := seg.damageAt(c.pos); err != nil { // found when it was opened
+		seg.release()
 		return Section{}, err
 	}
 	endOffset := end.Offset
@@ -241,10 +277,6 @@ func (l *Log) cut(c *Cursor, end mark, here int64, stop uint64, limit int64) (Se
 		endOffset = e.Offset
 	}
 	for _, d := range seg.damaged() {
-		if c.pos >= d.Pos && c.pos < d.EndPos {
-			seg.release()
-			return Section{}, &CorruptError{Path: seg.path(), Pos: d.Pos, From: d.From, To: d.To, Err: errors.New(d.Kind)}
-		}
 		if d.Pos > c.pos && d.Pos < here {
 			here, endOffset = d.Pos, d.From
 		}

@@ -43,12 +43,13 @@ type segment struct {
 	damage atomic.Pointer[[]Damage]  // ascending by Pos; replaced under the append lock
 
 	// guarded by mu
-	mu    sync.Mutex // opening, closing and counting users of the files
-	refs  int
-	gone  bool // removed from the log: nobody acquires it any more
-	kept  bool // gone, but the files are another segment's now
-	file  vfs.File
-	index *index
+	mu       sync.Mutex // opening, closing and counting users of the files
+	refs     int
+	verified bool // scanned in this life, or written in it
+	gone     bool // removed from the log: nobody acquires it any more
+	kept     bool // gone, but the files are another segment's now
+	file     vfs.File
+	index    *index
 
 	ticket uint64 // guarded by the file cache's mu: its place among idle ones; 0 = none
 
@@ -112,6 +113,11 @@ func (s *segment) open() error {
 		return err
 	}
 	size := s.log.openSize(s, end)
+	if end != nil && !s.verified {
+		if err := s.verify(f, end); err != nil {
+			return errors.Join(err, f.Close())
+		}
+	}
 	x, err := openIndex(s.log.fs, s.idxName(), s.id, s.base, s.firstIndex, size, end == nil)
 	if err == nil {
 		err = checkIndexAgainst(f, x, size, s.damaged())
@@ -129,6 +135,40 @@ func (s *segment) open() error {
 		return errors.Join(fmt.Errorf("storage: index of %s: %w", s.path(), err), f.Close())
 	}
 	s.file, s.index = f, x
+	return nil
+}
+
+// verify scans a segment that was sealed in an earlier life, before anything of it is served for
+// the first time: sealed segments are not scanned at the start, and what is damaged in them
+// must be an answer and not bytes that a reader cannot make sense of. It costs one pass, which
+// brings the file into the cache. mu is held.
+func (s *segment) verify(f vfs.File, end *sealedEnd) error {
+	size, err := f.Size()
+	if err != nil {
+		return err
+	}
+	sc := newScan(f, min(size, end.size), s.base, s.firstIndex)
+	if err := sc.run(); err != nil {
+		return err
+	}
+	var found []Damage
+	for _, h := range sc.holes {
+		d := Damage{Segment: s.id, Pos: h.pos, EndPos: h.end, From: h.before.Offset, To: h.next, Kind: h.why.Error()}
+		if h.tail {
+			d.EndPos, d.To = end.size, end.Offset
+		}
+		found = append(found, d)
+	}
+	if n := len(found); sc.last.Index != end.Index && (n == 0 || found[n-1].EndPos != end.size) {
+		pos := sc.last.pos
+		found = append(found, Damage{Segment: s.id, Pos: pos, EndPos: end.size, From: sc.last.Offset, To: end.Offset,
+			Kind: fmt.Sprintf("file has %d bytes of %d", size, end.size)})
+	}
+	if len(found) > len(s.damaged()) {
+		s.log.store.noteError(&CorruptError{Path: s.path(), Pos: found[0].Pos, From: found[0].From, To: found[0].To, Err: errors.New(found[0].Kind)})
+	}
+	s.damage.Store(&found)
+	s.verified = true
 	return nil
 }
 

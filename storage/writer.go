@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"time"
 
@@ -129,13 +130,14 @@ func (l *Log) open() error {
 	if l.active != nil {
 		return nil
 	}
-	if l.manifest.Closed != nil {
+	if l.manifest.Closed != nil || l.unwritten {
 		keep := l.manifest.Closed
 		l.manifest.Closed = nil
 		if err := l.writeManifest(); err != nil {
 			l.manifest.Closed = keep
 			return err
 		}
+		l.unwritten = false
 	}
 	end := l.writtenMark()
 	if end.seg == nil || end.seg.sealed.Load() != nil {
@@ -155,8 +157,8 @@ func (l *Log) open() error {
 // whose directory sync makes both durable; a file that no manifest names is put aside at start.
 func (l *Log) create() error {
 	end := l.writtenMark()
-	s := &segment{log: l, id: l.manifest.NextSegment, base: end.Offset, firstIndex: end.Index + 1}
-	f, err := l.fs.Create(s.walName())
+	s := &segment{log: l, id: l.manifest.NextSegment, base: end.Offset, firstIndex: end.Index + 1, verified: true}
+	f, err := l.createWal(s.walName())
 	if err != nil {
 		return err
 	}
@@ -170,6 +172,7 @@ func (l *Log) create() error {
 	l.segments.Store(&list)
 	l.manifest.NextSegment++
 	if err := l.writeManifest(); err != nil { // it may be on disk all the same: the files stay
+		l.manifest.NextSegment-- // and the next attempt takes them
 		l.segments.Store(&old)
 		s.release()
 		return errors.Join(err, s.retire())
@@ -182,6 +185,22 @@ func (l *Log) create() error {
 	}
 	l.endMu.Unlock()
 	return nil
+}
+
+// createWal makes the log file of a new segment, or takes the one that a failed attempt left; no
+// frame was ever written to that.
+func (l *Log) createWal(name string) (vfs.File, error) {
+	f, err := l.fs.Create(name)
+	if !errors.Is(err, fs.ErrExist) {
+		return f, err
+	}
+	if f, err = l.fs.OpenWrite(name); err != nil {
+		return nil, err
+	}
+	if err := f.Truncate(0); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // roll seals the active segment and begins the next one. The old one is durable before the new
