@@ -138,13 +138,31 @@ func TestNativeConsumersThatDoNotReadHoldNoMemory(t *testing.T) {
 	p.publish(o.Handle, protocol.LevelTopic, "still served")
 }
 
+// message is what a legacy consumer should get.
+type message struct{ key, value string }
+
+// readByGroups reads what is wanted through narrow sockets, from the start and from a committed
+// offset. at says which offset is which message.
+func readByGroups(t *testing.T, b *brokertest.Broker, want []message, at map[uint64]int) {
+	t.Helper()
+	for group, from := range map[string]int{"all": 0, "g": 202} {
+		c := narrowHermit(t, b, group, "t")
+		for i := from; i < len(want); i++ {
+			offset, key, value, _ := c.frame()
+			found, known := at[offset]
+			require.True(t, known)
+			require.Equal(t, i, found, "offset %d", offset)
+			require.True(t, key == want[i].key && value == want[i].value, "message %d is altered", i)
+		}
+	}
+}
+
 // TestSlowLegacyConsumersGetEveryByteOnce: what a full socket left is made again, from records
 // within frames larger and smaller than the window, and nothing is lost or sent twice.
 func TestSlowLegacyConsumersGetEveryByteOnce(t *testing.T) {
 	b := brokertest.Start(t)
 	p := connect(t, b)
 	o := p.open("t", 0)
-	type message struct{ key, value string }
 	var want []message
 	at := map[uint64]int{} // offset to index in want
 	next := uint64(0)
@@ -205,16 +223,7 @@ func TestSlowLegacyConsumersGetEveryByteOnce(t *testing.T) {
 		compressed(100_000)
 	}
 	require.Equal(t, 3*(400+4+2*30+5), len(want))
-	for group, from := range map[string]int{"all": 0, "g": 202} {
-		c := narrowHermit(t, b, group, "t")
-		for i := from; i < len(want); i++ {
-			offset, key, value, _ := c.frame()
-			found, known := at[offset]
-			require.True(t, known)
-			require.Equal(t, i, found, "offset %d", offset)
-			require.True(t, key == want[i].key && value == want[i].value, "message %d is altered", i)
-		}
-	}
+	readByGroups(t, b, want, at)
 	require.NotZero(t, stat(b, "bytes_sendfile"))
 }
 
