@@ -138,12 +138,12 @@ func TestNativeConsumersThatDoNotReadHoldNoMemory(t *testing.T) {
 	p.publish(o.Handle, protocol.LevelTopic, "still served")
 }
 
-// message is what a legacy consumer should get.
-type message struct{ key, value string }
+// legacyMessage is what a legacy consumer should get.
+type legacyMessage struct{ key, value string }
 
 // readByGroups reads what is wanted through narrow sockets, from the start and from a committed
 // offset. at says which offset is which message.
-func readByGroups(t *testing.T, b *brokertest.Broker, want []message, at map[uint64]int) {
+func readByGroups(t *testing.T, b *brokertest.Broker, want []legacyMessage, at map[uint64]int) {
 	t.Helper()
 	for group, from := range map[string]int{"all": 0, "g": 202} {
 		c := narrowHermit(t, b, group, "t")
@@ -163,10 +163,10 @@ func TestSlowLegacyConsumersGetEveryByteOnce(t *testing.T) {
 	b := brokertest.Start(t)
 	p := connect(t, b)
 	o := p.open("t", 0)
-	var want []message
+	var want []legacyMessage
 	at := map[uint64]int{} // offset to index in want
 	next := uint64(0)
-	add := func(list ...message) {
+	add := func(list ...legacyMessage) {
 		for _, m := range list {
 			at[next] = len(want)
 			want, next = append(want, m), next+1
@@ -185,7 +185,7 @@ func TestSlowLegacyConsumersGetEveryByteOnce(t *testing.T) {
 	var headers protocol.Headers
 	headers, err := headers.Append("name", bytes.Repeat([]byte("h"), 3000))
 	require.NoError(t, err)
-	plain := func(list ...message) {
+	plain := func(list ...legacyMessage) {
 		var f protocol.Batch
 		for i, m := range list {
 			h := headers
@@ -201,19 +201,19 @@ func TestSlowLegacyConsumersGetEveryByteOnce(t *testing.T) {
 	}
 	text := func(n int) string { return strings.Repeat(fmt.Sprintf("%05d ", len(want)), n/6+1)[:n] }
 	for round := range 3 {
-		var many []message
+		var many []legacyMessage
 		for i := range 400 { // larger than a window
-			many = append(many, message{fmt.Sprint(i), fmt.Sprint(round, i, text(900+i))})
+			many = append(many, legacyMessage{fmt.Sprint(i), fmt.Sprint(round, i, text(900+i))})
 		}
 		plain(many...)
-		plain(message{text(60_000), text(200_000)}, message{"", text(65_536)}, message{"k", ""}, message{"", ""})
+		plain(legacyMessage{text(60_000), text(200_000)}, legacyMessage{"", text(65_536)}, legacyMessage{"k", ""}, legacyMessage{"", ""})
 		for i := range 30 {
-			plain(message{"", text(10 * i)}, message{text(i), text(100)})
+			plain(legacyMessage{"", text(10 * i)}, legacyMessage{text(i), text(100)})
 		}
 		require.NoError(t, commitHermit(t, b.Addr(), "g", "t", uint64(200+round))) // a control record in between
 		h := dialHermit(t, b.Addr(), produceHello("t", 0))
 		for _, n := range []int{10, 65_000, 65_507, 65_508, 300_000} {
-			m := message{text(n / 20), text(n)}
+			m := legacyMessage{text(n / 20), text(n)}
 			_, err := h.nc.Write(legacyFrame(m.key, m.value, 1))
 			require.NoError(t, err)
 			h.ack()
