@@ -3,12 +3,13 @@
 #
 #   bench/figures.sh [RECEIPTS [DIR]]
 #
-# RECEIPTS is a JSON lines file that is appended to (default bench/receipts.jsonl), DIR a directory
+# RECEIPTS is a JSON lines file that is appended to (default bench/receipts/new.jsonl), DIR a directory
 # on the disk to be measured (default: the one for temporary files). Needs bin/millrace; a quiet
 # machine gives better numbers. Ceilings of the machine come first.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-receipts="${1:-bench/receipts.jsonl}"
+mkdir -p bench/receipts
+receipts="${1:-bench/receipts/new.jsonl}"
 dir="${2:-${TMPDIR:-/tmp}}"
 repeat="${REPEAT:-5}"
 
