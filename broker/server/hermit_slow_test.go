@@ -224,7 +224,7 @@ func TestSlowLegacyConsumersGetEveryByteOnce(t *testing.T) {
 	}
 	require.Equal(t, 3*(400+4+2*30+5), len(want))
 	readByGroups(t, b, want, at)
-	require.NotZero(t, stat(b, "bytes_sendfile"))
+	require.Eventually(t, func() bool { return stat(b, "bytes_sendfile") > 0 }, patience, tick)
 }
 
 func TestADamagedLargeBatchIsNotDeliveredToLegacyConsumers(t *testing.T) {

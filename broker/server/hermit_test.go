@@ -66,7 +66,7 @@ func TestHermitClientsProduceConsumeAndCommit(t *testing.T) {
 	}
 	c := dialHermit(t, b.Addr(), consumeHello("g", "t"))
 	read(c, 0)
-	require.NotZero(t, stat(b, "bytes_sendfile"), "large bodies come straight from the file")
+	require.Eventually(t, func() bool { return stat(b, "bytes_sendfile") > 0 }, patience, tick, "large bodies come straight from the file")
 	require.NoError(t, commitHermit(t, b.Addr(), "g", "t", 103))
 	read(dialHermit(t, b.Addr(), consumeHello("g", "t")), 3)
 	read(dialHermit(t, b.Addr(), consumeHello("other", "t")), 0)
