@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -270,29 +271,29 @@ func TestEveryFailingOperationIsSurvived(t *testing.T) {
 func TestNothingIsAcknowledgedAfterAFailedSync(t *testing.T) {
 	c := newClock()
 	m := vfs.NewMem()
-	fail := false
+	var fail atomic.Bool
 	fsys := vfs.Fault(m, func(op vfs.Op) error {
-		if fail && op.Kind == vfs.OpSync {
+		if fail.Load() && op.Kind == vfs.OpSync {
 			return syscall.EIO
 		}
 		return nil
 	})
 	s := openStore(t, fsys, c)
-	var told []error
+	var told atomic.Int32
 	durable := make(chan End, 100)
-	l, _, err := s.OpenLog(testDir, LogOptions{Durable: true, OnFail: func(err error) { told = append(told, err) }, OnDurable: func(e End) { durable <- e }})
+	l, _, err := s.OpenLog(testDir, LogOptions{Durable: true, OnFail: func(error) { told.Add(1) }, OnDurable: func(e End) { durable <- e }})
 	require.NoError(t, err)
 	durably(t, l, 5)
 	end := l.Durable()
-	fail = true
+	fail.Store(true)
 	appendRun(t, l, runOf(t, 1, 1, 10, 1))
 	require.ErrorIs(t, l.Sync(context.Background()), ErrFailed)
-	fail = false
+	fail.Store(false)
 	require.ErrorIs(t, l.Sync(context.Background()), ErrFailed, "a later sync that works proves nothing")
 	_, err = l.Append([]Entry{{Run: runOf(t, 1, 1, 10, 1)}}, true)
 	require.ErrorIs(t, err, ErrFailed)
 	require.Equal(t, end, l.Durable())
-	require.Len(t, told, 1)
+	require.Equal(t, int32(1), told.Load())
 	state, _ := l.State()
 	require.Equal(t, protocol.PartitionFailed, state)
 	require.Len(t, readAll(t, l, 0, 1<<20), 5, "reads go on up to the durable end")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -195,10 +196,9 @@ func TestRefusedRollsLeaveOneFileAndHideNothing(t *testing.T) {
 	for _, refusals := range []int{1, 2, 5} {
 		c := newClock()
 		m := vfs.NewMem()
-		left := 0
+		var left atomic.Int64
 		fsys := vfs.Fault(m, func(op vfs.Op) error {
-			if left > 0 && op.Kind == vfs.OpCreate && path.Base(op.Name) == manifestName+".tmp" {
-				left--
+			if op.Kind == vfs.OpCreate && path.Base(op.Name) == manifestName+".tmp" && left.Add(-1) >= 0 {
 				return syscall.ENOSPC
 			}
 			return nil
@@ -207,7 +207,7 @@ func TestRefusedRollsLeaveOneFileAndHideNothing(t *testing.T) {
 		n := 0
 		for range 60 {
 			if n == 25 {
-				left = refusals
+				left.Store(int64(refusals))
 			}
 			if _, err := l.Append([]Entry{{Run: runOf(t, 1, 1, 3000, uint64(n))}}, false); err == nil {
 				n++
@@ -264,16 +264,17 @@ func TestEpochOutlivesAFullDisk(t *testing.T) {
 	_, l, _ := testLog(t, m, c, LogOptions{})
 	durably(t, l, 5)
 	m = m.CrashClean()
-	full := true
+	var full atomic.Bool
+	full.Store(true)
 	fsys := vfs.Fault(m, func(op vfs.Op) error {
-		if full && op.Kind == vfs.OpCreate {
+		if full.Load() && op.Kind == vfs.OpCreate {
 			return syscall.ENOSPC
 		}
 		return nil
 	})
 	_, l, rep := testLog(t, fsys, c, LogOptions{})
 	require.Equal(t, uint32(1), rep.Epoch)
-	full = false
+	full.Store(false)
 	appendRun(t, l, runOf(t, 1, 1, 1, 1))
 	require.NoError(t, l.Sync(context.Background()))
 	_, l, _ = testLog(t, m.CrashClean(), c, LogOptions{})

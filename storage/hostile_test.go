@@ -4,6 +4,7 @@ import (
 	"context"
 	"path"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -256,11 +257,12 @@ func TestSegmentWhoseIndexCannotBeWrittenIsRolledAllTheSame(t *testing.T) {
 func TestFullDiskDoesNotKeepALogFromOpening(t *testing.T) {
 	c := newClock()
 	m, _ := twoLives(t, c)
-	full := true
+	var full atomic.Bool
+	full.Store(true)
 	fsys := vfs.Fault(m, func(op vfs.Op) error {
 		switch op.Kind {
 		case vfs.OpCreate, vfs.OpWrite, vfs.OpWritev, vfs.OpAllocate:
-			if full {
+			if full.Load() {
 				return syscall.ENOSPC
 			}
 		}
@@ -271,7 +273,7 @@ func TestFullDiskDoesNotKeepALogFromOpening(t *testing.T) {
 	require.Len(t, readAll(t, l, 0, 1<<20), 40)
 	_, err := l.Append([]Entry{{Run: runOf(t, 1, 1, 1, 1)}}, false)
 	require.ErrorIs(t, err, ErrNoSpace)
-	full = false
+	full.Store(false)
 	require.Equal(t, uint64(40), appendRun(t, l, runOf(t, 1, 1, 1, 1)), "and it goes on when there is room")
 	require.NoError(t, l.Close())
 }

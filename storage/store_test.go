@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,12 +16,12 @@ func TestDamagedNodeFileIsReplacedByTheOneBefore(t *testing.T) {
 	id := s.NodeID()
 	require.NoError(t, s.Close())
 	flip(t, m, nodeName, 50, 1)
-	var told []error
-	s, err := OpenStore(m, StoreOptions{Now: c.now, OnError: func(err error) { told = append(told, err) }})
+	var told atomic.Int32
+	s, err := OpenStore(m, StoreOptions{Now: c.now, OnError: func(error) { told.Add(1) }})
 	require.NoError(t, err)
 	require.Equal(t, id, s.NodeID())
 	require.False(t, s.WasClean())
-	require.Len(t, told, 1)
+	require.Equal(t, int32(1), told.Load())
 	require.NoError(t, s.Close())
 	require.NoError(t, m.Remove(nodeName+".prev"))
 	flip(t, m, nodeName, 50, 1)
@@ -33,9 +34,17 @@ func TestDamagedNodeFileIsReplacedByTheOneBefore(t *testing.T) {
 func TestPreparingSpaceLeavesTheReserveAlone(t *testing.T) {
 	c := newClock()
 	m := vfs.NewMem()
-	s, l, _ := testLog(t, m, c, LogOptions{})
-	var said []bool
-	s.opts.OnSpace = func(full bool, _ uint64) { said = append(said, full) }
+	var on, off atomic.Int32
+	s, err := OpenStore(m, StoreOptions{Now: c.now, OnSpace: func(full bool, _ uint64) {
+		if full {
+			on.Add(1)
+		} else {
+			off.Add(1)
+		}
+	}})
+	require.NoError(t, err)
+	l, _, err := s.OpenLog(testDir, LogOptions{})
+	require.NoError(t, err)
 	m.SetSpace(33<<20, 1<<30) // a little more than twice the reserve
 	s.checkSpace()
 	require.LessOrEqual(t, s.spare(), int64(1<<20))
@@ -53,5 +62,5 @@ func TestPreparingSpaceLeavesTheReserveAlone(t *testing.T) {
 	require.Zero(t, s.spare())
 	m.SetSpace(1<<30, 1<<30)
 	s.checkSpace()
-	require.Equal(t, []bool{true, false}, said)
+	require.Equal(t, [2]int32{1, 1}, [2]int32{on.Load(), off.Load()})
 }
