@@ -47,7 +47,7 @@ func FuzzBroker(f *testing.F) {
 		var told atomic.Int32
 		c, err := client.Open(context.Background(), "pipe", client.Backoff(time.Hour, time.Hour), client.Dialer(talker(said)))
 		if errors.Is(err, context.DeadlineExceeded) {
-			t.Skip()
+			return
 		}
 		require.NoError(t, err)
 		p, err := c.NewProducer()
